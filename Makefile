@@ -1,0 +1,37 @@
+# `make demo` and `make test` set up what they need; `make setup` alone may be repeated at will.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+.PHONY: setup demo test lint slow docs clean
+
+setup: .venv/core.stamp
+
+.venv/core.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/dev.stamp: .venv/core.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/flfl demo --out flfl-demo
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pip check
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" -n 2
+
+slow: .venv/dev.stamp
+	$(BIN)/python -m pytest -m slow
+
+clean:
+	rm -rf .venv flfl-demo

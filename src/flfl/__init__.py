@@ -1,0 +1,14 @@
+"""FLFL fills the gaps in the readings of a sensor network whose owners will not pool their data.
+
+>>> from flfl import recover
+"""
+
+from importlib.metadata import version
+
+from flfl.estimators import PaperFLFL
+from flfl.recovery import Recovery, recover
+
+FLFL = PaperFLFL
+
+__version__ = version("flfl")
+__all__ = ["FLFL", "PaperFLFL", "Recovery", "recover"]

@@ -1,0 +1,125 @@
+"""``flfl evaluate``: hide known readings, score methods on the same masks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from flfl.baselines import find
+from flfl.benchmark.evaluate import Row
+from flfl.benchmark.evaluate import evaluate as evaluate_methods
+from flfl.cli.say import figure, json_option, print_json, print_table, size
+from flfl.cli.tables import read_tables, table_options
+from flfl.data.masks import PATTERNS
+from flfl.errors import InputError
+
+
+@click.command()
+@table_options
+@click.option(
+    "--rate", "rates", default="0.5", show_default=True, help="Shares kept, such as 0.1,0.5,0.9."
+)
+@click.option(
+    "--pattern", "patterns", default="random", show_default=True, help="random, block, outage."
+)
+@click.option(
+    "--methods", default="flfl-paper,linear", show_default=True, help="Names from `flfl methods`."
+)
+@click.option(
+    "--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="How many seeds."
+)
+@click.option(
+    "--block-length",
+    default=24,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Slots in a block.",
+)
+@json_option
+def evaluate(
+    rates: str,
+    patterns: str,
+    methods: str,
+    seeds: int,
+    block_length: int,
+    as_json: bool,
+    **files: Any,
+) -> None:
+    """Hide known entries of READINGS and score methods on them.
+
+    \b
+    Example:
+      flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl-paper,linear
+    """
+    chosen = _names(methods, "--methods")
+    for name in chosen:
+        find(name)
+    shares = [_share(text) for text in _names(rates, "--rate")]
+    shapes = _names(patterns, "--pattern")
+    for shape in shapes:
+        if shape not in PATTERNS:
+            raise InputError(
+                f"unknown pattern {shape!r}", where="--pattern", remedy=f"Use {', '.join(PATTERNS)}"
+            )
+    table, sensors = read_tables(**files)
+    for note in (*table.notes, *sensors.notes):
+        click.echo(f"Note: {note}", err=True)
+    rows = evaluate_methods(
+        table,
+        sensors,
+        rates=shares,
+        methods=chosen,
+        patterns=shapes,
+        seeds=range(seeds),
+        block_length=block_length,
+        report=_progress,
+    )
+    if as_json:
+        print_json({"rows": [row.as_dict() for row in rows]})
+        return
+    print_table(
+        ["method", "pattern", "rate", "seed", "MAE", "RMSE", "seconds", "rounds", "up", "down"],
+        [_cells(row) for row in rows],
+    )
+
+
+def _names(text: str, option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError("names nothing", where=option, remedy="Give a list such as a,b")
+    return list(dict.fromkeys(names))
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = float("nan")
+    if not 0 < share < 1:
+        raise InputError(
+            f"{text!r} is not a share between 0 and 1", where="--rate", remedy="Use 0.5 or 0.1,0.9"
+        )
+    return share
+
+
+def _progress(row: Row) -> None:
+    if sys.stderr.isatty():
+        outcome = row.failed or f"MAE {figure(row.mae)}"
+        click.echo(f"{row.method} {row.pattern} {row.rate} seed {row.seed}: {outcome}", err=True)
+
+
+def _cells(row: Row) -> list[object]:
+    scores = [figure(row.mae), figure(row.rmse)] if row.failed is None else ["failed:", row.failed]
+    return [
+        row.method,
+        row.pattern,
+        row.rate,
+        row.seed,
+        *scores,
+        f"{row.seconds:.2f}",
+        row.rounds,
+        size(row.bytes_up),
+        size(row.bytes_down),
+    ]

@@ -1,0 +1,30 @@
+"""``flfl methods``: the registry."""
+
+from __future__ import annotations
+
+import click
+
+from flfl.baselines import METHODS
+from flfl.cli.say import json_option, print_json, print_table
+
+
+@click.command()
+@json_option
+def methods(as_json: bool) -> None:
+    """List the methods.
+
+    \b
+    Example:
+      flfl methods --json
+    """
+    if as_json:
+        keys = ("name", "federated", "needs", "summary")
+        print_json({"methods": [{key: getattr(m, key) for key in keys} for m in METHODS.values()]})
+        return
+    print_table(
+        ["name", "federated", "needs"],
+        [[m.name, "yes" if m.federated else "no", m.needs or "-"] for m in METHODS.values()],
+    )
+    click.echo()
+    for method in METHODS.values():
+        click.echo(f"{method.name}: {method.summary}")

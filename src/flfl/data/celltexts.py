@@ -1,0 +1,79 @@
+"""Numbers to text: observed cells in their own words, recovered ones with sensible digits."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flfl.data.table import Table
+
+Slots = NDArray[np.intp]
+
+
+class CellTexts:
+    """The texts of a filled table, made piece by piece so that they never fill the memory."""
+
+    def __init__(self, table: Table, filled: NDArray[np.float64]) -> None:
+        self.table = table
+        self.filled = filled
+        self.known = table.known
+        source = table.source
+        self.decimal = "." if source is None else source.decimal
+        self.texts = None if source is None else source.texts
+
+    def cells(self, sensor: int, slots: Slots) -> list[str]:
+        """Observed cells as they were, recovered ones rounded, refused ones empty."""
+        known = self.known[slots, sensor]
+        texts = np.full(len(slots), "", dtype=object)
+        texts[~known] = self.numbers(self.filled[slots, sensor][~known], sensor)
+        if self.texts is not None:
+            column = self.texts.column(sensor).take(pa.array(slots[known]))
+            texts[known] = column.to_numpy()
+        else:
+            texts[known] = [repr(number) for number in self.filled[slots[known], sensor].tolist()]
+        result: list[str] = texts.tolist()
+        return result
+
+    def numbers(self, numbers: NDArray[np.float64], sensor: int) -> list[str]:
+        """Numbers in the units of a sensor; NaN is empty."""
+        texts = np.full(len(numbers), "", dtype=object)
+        there = ~np.isnan(numbers)
+        words = [repr(number) for number in _round(numbers[there], self.decimals[sensor])]
+        texts[there] = [word.replace(".", self.decimal) for word in words]
+        result: list[str] = texts.tolist()
+        return result
+
+    @cached_property
+    def decimals(self) -> list[int | None]:
+        """Decimals of each sensor's observed cells; None when they are written with exponents."""
+        return [self._decimals_of(sensor) for sensor in range(self.filled.shape[1])]
+
+    def _decimals_of(self, sensor: int) -> int | None:
+        if self.texts is not None:
+            texts = pc.utf8_trim_whitespace(self.texts.column(sensor).drop_null())
+        else:
+            observed = self.filled[self.known[:, sensor], sensor].tolist()
+            texts = pa.array([repr(number) for number in observed], pa.string())
+        if len(texts) == 0:
+            return 2
+        if pc.any(pc.match_substring_regex(texts, "[eE]")).as_py():
+            return None
+        point = pc.find_substring(texts, self.decimal)
+        after = pc.subtract(pc.subtract(pc.utf8_length(texts), point), 1)
+        return int(pc.max(pc.if_else(pc.less(point, 0), 0, after)).as_py())
+
+
+def _round(numbers: NDArray[np.float64], decimals: int | None) -> list[float]:
+    """Two decimals more than the observed cells have; seven digits where they have exponents."""
+    if decimals is None:
+        return [float(f"{number:.7g}") for number in numbers.tolist()]
+    # A double holds about 15 digits: beyond them rounding does nothing but overflow.
+    largest = float(np.abs(numbers).max(initial=1.0))
+    digits = min(decimals + 2, 15 - int(np.log10(largest)))
+    # Adding zero turns -0.0 into 0.0.
+    rounded: list[float] = (np.round(numbers, max(digits, 0)) + 0.0).tolist()
+    return rounded

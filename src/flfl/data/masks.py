@@ -1,0 +1,183 @@
+"""Masks: hide known readings so that a method can be scored on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.errors import InputError
+
+PATTERNS = ("random", "block", "outage")
+OUTAGE_SHARE = 0.04
+_REGION_SHARE = 1 / 3
+# Runs that hide nothing new, one after another, before the rest is hidden one by one.
+_PATIENCE = 1000
+
+Mask = NDArray[np.bool_]
+Regions = Sequence[object] | NDArray[Any] | None
+
+
+def hide(
+    known: Mask,
+    rate: float,
+    pattern: str,
+    rng: np.random.Generator,
+    *,
+    block_length: int = 24,
+    regions: Regions = None,
+) -> Mask:
+    """Hide known entries until the share ``rate`` of them is kept.
+
+    Parameters
+    ----------
+    known : bool array, sensors x slots
+        Which entries hold a reading. Gaps are never part of the result.
+    rate : float
+        Share of the known entries to keep, above 0 and at most 1.
+    pattern : {"random", "block", "outage"}
+        ``random``: one by one, the count is exact. ``block``: contiguous runs of ``block_length``
+        slots of one sensor. ``outage``: runs of 4 % of all slots, each of a whole sensor or, for
+        a third of them when ``regions`` are given, of a whole region at once.
+    rng : numpy.random.Generator
+    block_length : int
+        Slots in a run of the ``block`` pattern.
+    regions : sequence, optional
+        The region of each sensor. Without regions an outage hits one sensor at a time.
+
+    Returns
+    -------
+    bool array, sensors x slots
+        The entries that are kept for training. The share kept is within one run of ``rate``, and
+        every sensor keeps a reading as long as there are enough to keep.
+
+    Examples
+    --------
+    >>> kept = hide(np.ones((3, 8), dtype=bool), 0.5, "random", np.random.default_rng(0))
+    >>> int(kept.sum())
+    12
+    """
+    known = _check(known, rate, pattern, block_length, regions)
+    total = int(known.sum())
+    target = max(round(rate * total), min(total, 1))
+    if pattern == "random":
+        return _keep_random(known, target, rng)
+    if pattern == "block":
+        return _keep_blocks(known, target, block_length, rng)
+    return _keep_outside_outages(known, target, regions, rng)
+
+
+def _check(known: Mask, rate: float, pattern: str, block_length: int, regions: Regions) -> Mask:
+    known = np.asarray(known)
+    if known.ndim != 2 or known.dtype != np.bool_:
+        raise InputError(
+            f"the mask has shape {known.shape} and type {known.dtype}",
+            where="known",
+            remedy="Give a bool array of sensors x slots",
+        )
+    if not 0 < rate <= 1:
+        raise InputError(f"{rate!r} is no share to keep", where="rate", remedy="Give 0 < rate <= 1")
+    if pattern not in PATTERNS:
+        raise InputError(
+            f"{pattern!r} is not a pattern",
+            where="pattern",
+            remedy=f"Choose one of {', '.join(PATTERNS)}",
+        )
+    if block_length < 1 or block_length != int(block_length):
+        raise InputError(
+            f"{block_length!r} is no run length",
+            where="block_length",
+            remedy="Give a whole number of slots, 1 or more",
+        )
+    if regions is not None and len(regions) != len(known):
+        raise InputError(
+            f"{len(regions)} regions are given for {len(known)} sensors",
+            where="regions",
+            remedy="Give one region a sensor",
+        )
+    return known
+
+
+def _keep_random(known: Mask, target: int, rng: np.random.Generator) -> Mask:
+    """Keep exactly ``target`` entries, at least one a sensor when the target allows it."""
+    kept = np.zeros(known.shape, dtype=bool)
+    entries = np.flatnonzero(known)
+    if target >= len(entries):
+        return known.copy()
+    rank = rng.random(len(entries))
+    count = known.sum(axis=1)
+    start = np.cumsum(count) - count
+    has_any = count > 0
+    # One entry of every sensor goes to the front of the queue, the rest keep their order.
+    rank[start[has_any] + rng.integers(count[has_any])] -= 1.0
+    kept.flat[entries[np.argpartition(rank, target)[:target]]] = True
+    return kept
+
+
+def _keep_blocks(known: Mask, target: int, length: int, rng: np.random.Generator) -> Mask:
+    """Cut every sensor's slots into runs at a random phase and hide runs in random order."""
+    sensors, slots = known.shape
+    phase = rng.integers(length, size=(sensors, 1))
+    runs = -(-slots // length) + 1
+    run = (np.arange(slots) + phase) // length + runs * np.arange(sensors)[:, None]
+    size = np.bincount(run[known], minlength=sensors * runs)
+    queue = rng.permutation(np.flatnonzero(size))
+    # One run of every sensor stays out of the queue, so that no sensor loses all readings.
+    _, spared = np.unique(queue // runs, return_index=True)
+    queue = np.delete(queue, spared)
+    hidden = np.cumsum(size[queue])
+    excess = int(known.sum()) - target
+    count = _nearest(hidden, excess)
+    lost = np.zeros(sensors * runs, dtype=bool)
+    lost[queue[:count]] = True
+    kept: Mask = known & ~lost[run]
+    short = excess - (int(hidden[count - 1]) if count else 0)
+    # The spared runs hold more than may be kept only when almost everything is to be hidden.
+    return _keep_random(kept, target, rng) if count == len(queue) and short > 0 else kept
+
+
+def _nearest(hidden: NDArray[np.int64], wanted: int) -> int:
+    """How many runs to hide so that the hidden count comes closest to the wanted one."""
+    steps = np.concatenate([[0], hidden])
+    return int(np.argmin(np.abs(steps - wanted)))
+
+
+def _keep_outside_outages(
+    known: Mask,
+    target: int,
+    regions: Regions,
+    rng: np.random.Generator,
+) -> Mask:
+    sensors, slots = known.shape
+    length = max(1, round(OUTAGE_SHARE * slots))
+    members = _members(sensors, regions)
+    kept = known.copy()
+    left = kept.sum(axis=1)
+    excess = int(left.sum()) - target
+    idle = 0
+    while excess > 0 and idle < _PATIENCE:
+        by_region = regions is not None and rng.random() < _REGION_SHARE
+        hit = members[rng.integers(len(members))] if by_region else rng.integers(sensors, size=1)
+        # Runs that would stick out are pushed back in: the ends are hit as often as the middle.
+        start = int(np.clip(rng.integers(1 - length, slots), 0, slots - length))
+        gain = kept[hit, start : start + length].sum(axis=1)
+        gain[gain == left[hit]] = 0  # a sensor keeps its last readings
+        hit, total = hit[gain > 0], int(gain.sum())
+        if total == 0 or total >= 2 * excess:
+            idle += 1
+            continue
+        kept[hit, start : start + length] = False
+        left[hit] -= gain[gain > 0]
+        excess -= total
+        idle = 0
+    longest = length * max(len(group) for group in members) if regions is not None else length
+    return _keep_random(kept, target, rng) if excess > longest else kept
+
+
+def _members(sensors: int, regions: Regions) -> list[NDArray[np.intp]]:
+    if regions is None:
+        return [np.array([sensor]) for sensor in range(sensors)]
+    _, label = np.unique(np.array([str(region) for region in regions]), return_inverse=True)
+    return [np.flatnonzero(label == region) for region in range(int(label.max(initial=-1)) + 1)]

@@ -1,0 +1,168 @@
+"""Readings in: a CSV or Parquet file, a DataFrame or an array becomes a checked table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from flfl.data.build import build_table
+from flfl.data.cells import Duplicates
+from flfl.data.files import RawFile, load_file
+from flfl.data.frames import plain_index, raw_frame
+from flfl.data.layouts import (
+    LongColumns,
+    draft_long,
+    draft_wide,
+    find_long_columns,
+    pick_time_column,
+)
+from flfl.data.table import Table
+from flfl.data.times import TIME_NAMES
+from flfl.errors import InputError
+
+LayoutChoice = Literal["auto", "wide", "long"]
+SENTINELS = (-999.0, -9999.0)
+
+
+def read_readings(
+    path: str | Path,
+    *,
+    layout: LayoutChoice = "auto",
+    time_column: str | None = None,
+    sensor_column: str | None = None,
+    value_column: str | None = None,
+    sentinels: Sequence[float] = SENTINELS,
+    duplicates: Duplicates = "refuse",
+    complete_grid: bool = False,
+) -> Table:
+    """Read a table of readings.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.csv``, ``.txt`` or ``.tsv``, each also with ``.gz``, or ``.parquet``.
+    layout : {"auto", "wide", "long"}
+        Wide: a time column and one column a sensor. Long: time, sensor, value.
+    time_column, sensor_column, value_column : str, optional
+        Column names; by default they are recognised by common names, and the time is else the
+        first column.
+    sentinels : sequence of float
+        Numbers that stand for a missing reading, besides empty cells and NaN.
+    duplicates : {"refuse", "mean", "first"}
+        What to do with several readings of one sensor at one time: refuse the file, average, or
+        keep the first known one.
+    complete_grid : bool
+        Insert the rows that are absent from a regular time grid. By default they stay absent.
+
+    Raises
+    ------
+    InputError
+        With the file, the line and the column at fault, and the remedy.
+    """
+    _check_choice("layout", layout, get_args(LayoutChoice))
+    _check_choice("duplicates", duplicates, get_args(Duplicates))
+    raw = load_file(path)
+    _check_names(raw)
+    columns = _long_columns(raw, layout, time_column, sensor_column, value_column)
+    if columns is not None:
+        draft = draft_long(raw, columns, sentinels, duplicates)
+    else:
+        draft = draft_wide(raw, pick_time_column(raw, time_column), sentinels, duplicates)
+    return build_table(draft, complete_grid)
+
+
+def from_frame(
+    readings: pd.DataFrame | NDArray[np.float64],
+    *,
+    sentinels: Sequence[float] = SENTINELS,
+    duplicates: Duplicates = "refuse",
+    complete_grid: bool = False,
+) -> Table:
+    """Take a time x sensor DataFrame or array, with the same checks as a file.
+
+    The index holds the times; a DataFrame with a plain row count for an index may hold them in a
+    column with a common name such as ``time``. An array has slots 0, 1, 2, … and sensors named
+    likewise.
+
+    Examples
+    --------
+    >>> table = from_frame(np.array([[1.0, 2.0], [np.nan, 3.0]]))
+    >>> table.sensor_ids, table.positions.tolist()
+    (('0', '1'), [0.0, 1.0])
+    """
+    _check_choice("duplicates", duplicates, get_args(Duplicates))
+    raw = _raw_from_frame(readings)
+    _check_names(raw)
+    draft = draft_wide(raw, 0, sentinels, duplicates)
+    return build_table(draft, complete_grid, keep_source=False)
+
+
+def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
+    if given not in allowed:
+        raise InputError(
+            f"{given!r} is not one of {', '.join(allowed)}",
+            where=name,
+            remedy=f"Choose {name}={allowed[0]}",
+        )
+
+
+def _check_names(raw: RawFile) -> None:
+    for position, name in enumerate(raw.names):
+        # pandas writes an index without a name as a first column without a name.
+        if not name and position > 0:
+            raise InputError(
+                f"column {position + 1} has no name",
+                where=raw.where(),
+                remedy="Name the column in the header, or remove it (a delimiter at the end of the "
+                "header makes such a column)",
+            )
+    seen: dict[str, int] = {}
+    for position, name in enumerate(raw.names):
+        if name in seen:
+            raise InputError(
+                f"columns {seen[name] + 1} and {position + 1} are both named {name!r}",
+                where=raw.where(),
+                remedy="Give every sensor its own name",
+            )
+        seen[name] = position
+
+
+def _long_columns(
+    raw: RawFile, layout: str, time: str | None, sensor: str | None, value: str | None
+) -> LongColumns | None:
+    if layout == "wide":
+        return None
+    named = sensor is not None or value is not None
+    return find_long_columns(raw, time, sensor, value, sure=named or layout == "long")
+
+
+def _raw_from_frame(readings: pd.DataFrame | NDArray[np.float64]) -> RawFile:
+    label = "the DataFrame" if isinstance(readings, pd.DataFrame) else "the array"
+    if not isinstance(readings, pd.DataFrame):
+        array = np.asarray(readings)
+        if array.ndim != 2:
+            raise InputError(
+                f"the array has {array.ndim} dimensions, not 2",
+                where="readings",
+                remedy="Give time x sensor, or a DataFrame",
+            )
+        readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
+    frame = _with_time_index(readings)
+    ids = [str(name).strip() for name in frame.columns]
+    time = "" if frame.index.name is None else str(frame.index.name)
+    columns = [("" if time in ids else time, plain_index(frame.index).to_series())]
+    columns += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
+    return raw_frame(label, columns)
+
+
+def _with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
+    if isinstance(frame.index, pd.RangeIndex):
+        for name in frame.columns:
+            if str(name).lower() in TIME_NAMES and not pd.api.types.is_numeric_dtype(frame[name]):
+                return frame.set_index(name)
+    return frame

@@ -1,0 +1,98 @@
+"""The time column of a file: its times, and what to say when one comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flfl.data.files import RawFile
+from flfl.data.times import Times, parse_times, time_texts
+from flfl.errors import InputError
+
+
+def refuse_null(raw: RawFile, column: int, count: int) -> None:
+    if count:
+        row = int(np.flatnonzero(raw.columns[column].is_null())[0])
+        raise InputError(
+            "the cell is missing",
+            where=raw.where(row, raw.names[column]),
+            remedy="Give every row a time and a sensor, or remove the row",
+        )
+
+
+def read_times(
+    raw: RawFile, column: int, array: pa.Array, row_of: Callable[[int], int]
+) -> tuple[Times, list[str]]:
+    """Parsed times and their texts, one for each cell of ``array``."""
+    name = raw.names[column]
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        texts = array.to_numpy(zero_copy_only=False)
+        if array.null_count == 0:
+            times = parse_times(texts, lambda i: raw.where(row_of(i), name or None))
+            return times, [str(text) for text in texts]
+    refuse_null(raw, column, array.null_count)
+    series = array.to_pandas()
+    if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+        index = pd.Index(series.astype("float64"))
+        if not np.isfinite(index.to_numpy()).all():
+            raise InputError("a time is infinite", where=raw.where(column=name), remedy="Remove it")
+        return Times(index, index), time_texts(index)
+    if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
+        raise InputError(
+            f"the column holds {array.type}, not times",
+            where=raw.where(column=name),
+            remedy="Name the time column with time_column",
+        )
+    stamps = pd.DatetimeIndex(pd.to_datetime(series)).as_unit("us")
+    wall = stamps.tz_localize(None)
+    return Times(stamps if stamps.tz is None else stamps.tz_convert("UTC"), wall), time_texts(
+        stamps
+    )
+
+
+def unique_times(index: pd.Index) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]]:
+    keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
+    found, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return found, first, inverse
+
+
+def duplicate_error(
+    raw: RawFile,
+    times: Times,
+    texts: list[str],
+    key: NDArray[np.intp],
+    time_of_row: NDArray[np.intp],
+    sensor_of_row: list[str] | None,
+) -> InputError:
+    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    repeated = np.flatnonzero(counts[inverse] > 1)
+    rows = np.flatnonzero(inverse == inverse[repeated[0]])[:2].tolist()
+    text = texts[rows[0] if sensor_of_row is None else int(time_of_row[rows[0]])]
+    whose = "" if sensor_of_row is None else f" for the sensor {sensor_of_row[rows[0]]!r}"
+    cases = int((counts > 1).sum())
+    more = "" if cases == 1 else f" ({cases} such cases)"
+    remedy = "Remove one of them, or choose duplicates=mean or duplicates=first"
+    time_rows = repeated if sensor_of_row is None else time_of_row[repeated]
+    if _clocks_went_back(times.index[time_rows]):
+        remedy = (
+            "This looks like the hour that local clocks repeat when daylight saving ends: write "
+            "times in UTC or with their offset (2024-10-27T02:00:00+02:00), or choose "
+            "duplicates=mean or duplicates=first"
+        )
+    return InputError(
+        f"the time {text!r} appears more than once{whose}{more}",
+        where=f"{raw.path}, {raw.lines(rows)}",
+        remedy=remedy,
+    )
+
+
+def _clocks_went_back(repeated: pd.Index) -> bool:
+    """All repeated times fall in the small hours of a day on which clocks are set back."""
+    if not isinstance(repeated, pd.DatetimeIndex) or repeated.tz is not None:
+        return False
+    sunday = (repeated.day_of_week == 6) & (repeated.hour <= 3)
+    return bool((sunday & repeated.month.isin([3, 4, 9, 10, 11])).all())

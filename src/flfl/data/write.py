@@ -1,0 +1,268 @@
+"""Tables out: the source's own layout and words, with the gaps filled."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+from numpy.typing import NDArray
+
+from flfl.data.atomic import atomic_output, check_writable
+from flfl.data.celltexts import CellTexts
+from flfl.data.files import PARQUET_SUFFIXES, suffix_of
+from flfl.data.sensors import Sensors
+from flfl.data.table import Source, Table
+from flfl.data.times import time_texts
+
+__all__ = [
+    "FLAGS",
+    "check_writable",
+    "flags_of",
+    "write_flags",
+    "write_recovered",
+    "write_sensors",
+]
+
+FLAGS = ("observed", "recovered", "refused")
+Numbers = NDArray[np.float64] | pd.DataFrame
+Extra = dict[str, NDArray[Any]]
+
+# Cells turned to text at a time: enough to be quick, little enough to stay small in memory.
+_PIECE_CELLS = 1 << 20
+
+
+def flags_of(table: Table, values: Numbers) -> NDArray[np.object_]:
+    """Say of every cell whether it was observed, recovered, or refused (still NaN).
+
+    Returns
+    -------
+    object array, time x sensor, of ``observed``, ``recovered`` or ``refused``
+    """
+    refused = np.isnan(_numbers(table, "values", values))
+    code = np.where(table.known, 0, np.where(refused, 2, 1))
+    return np.array(FLAGS, dtype=object)[code]
+
+
+def write_recovered(
+    path: str | Path,
+    table: Table,
+    values: Numbers,
+    flags: NDArray[np.object_] | pd.DataFrame | None = None,
+    lower: Numbers | None = None,
+    upper: Numbers | None = None,
+) -> None:
+    """Write the filled table in the layout of its source (wide when it has none).
+
+    Observed cells keep their original text in CSV. Recovered cells have up to two decimals more
+    than the observed ones of the same sensor. Refused cells (NaN) are empty. The suffix picks CSV,
+    compressed CSV or Parquet. The file appears only when it is complete.
+
+    Parameters
+    ----------
+    path : str or Path
+    table : Table
+        The table that was read.
+    values : time x sensor
+        Observed cells must be equal to the table's.
+    flags, lower, upper : time x sensor, optional
+        Written as further columns of a long table. A wide table has no room for them: see
+        `write_flags`.
+    """
+    check_writable(path, table.source.path if table.source else None)
+    filled = _numbers(table, "values", values)
+    _check_observed(table, filled)
+    source = table.source
+    if source is not None and source.layout == "long":
+        extra = _extra(table, flags, lower, upper)
+        names = (source.time_column, source.sensor_column or "", source.value_column or "")
+        _write_long(Path(path), table, filled, names, extra)
+    else:
+        _write_wide(Path(path), table, filled)
+
+
+def write_flags(
+    path: str | Path,
+    table: Table,
+    values: Numbers,
+    flags: NDArray[np.object_] | pd.DataFrame | None = None,
+    lower: Numbers | None = None,
+    upper: Numbers | None = None,
+) -> None:
+    """Write one row a cell: time, sensor, value, flag, lower, upper.
+
+    ``flag`` is ``observed``, ``recovered`` or ``refused``; the interval of an observed cell, or
+    one that is not given, is empty. See `write_recovered` for the rest.
+    """
+    check_writable(path, table.source.path if table.source else None)
+    filled = _numbers(table, "values", values)
+    _check_observed(table, filled)
+    nothing = np.full(filled.shape, np.nan)
+    extra = _extra(
+        table,
+        flags_of(table, filled) if flags is None else flags,
+        nothing if lower is None else lower,
+        nothing if upper is None else upper,
+    )
+    _write_long(Path(path), table, filled, ("time", "sensor", "value"), extra)
+
+
+def write_sensors(path: str | Path, sensors: Sensors) -> None:
+    """Write what is known of the sensors, in the form that `read_sensors` reads."""
+    check_writable(path)
+    columns: dict[str, Any] = {"sensor_id": list(sensors.ids)}
+    if sensors.coordinates is not None:
+        names = ("latitude", "longitude") if sensors.kind == "latlon" else ("x", "y")
+        columns |= {name: sensors.coordinates[:, i].tolist() for i, name in enumerate(names)}
+    for name, labels in (("region", sensors.regions), ("site", sensors.sites)):
+        if labels is not None:
+            columns[name] = list(labels)
+    if suffix_of(Path(path)) in PARQUET_SUFFIXES:
+        _write_parquet(Path(path), pa.table(columns))
+    else:
+        texts = [[str(cell) for cell in column] for column in columns.values()]
+        _write_csv(Path(path), None, list(columns), [texts])
+
+
+def _numbers(table: Table, name: str, given: Numbers) -> NDArray[np.float64]:
+    numbers = np.asarray(given, dtype=np.float64)
+    if numbers.shape != table.values.shape:
+        raise ValueError(f"{name} has shape {numbers.shape}, the table {table.values.shape}")
+    return numbers
+
+
+def _check_observed(table: Table, filled: NDArray[np.float64]) -> None:
+    known = table.known
+    if not np.array_equal(filled[known], table.values.to_numpy()[known]):
+        raise ValueError("values differ from the observed readings, which are never altered")
+
+
+def _extra(
+    table: Table,
+    flags: NDArray[np.object_] | pd.DataFrame | None,
+    lower: Numbers | None,
+    upper: Numbers | None,
+) -> Extra:
+    extra: Extra = {}
+    if flags is not None:
+        words = np.asarray(flags, dtype=object)
+        if words.shape != table.values.shape or not set(pd.unique(words.ravel())) <= set(FLAGS):
+            raise ValueError(f"flags must be time x sensor, each one of {', '.join(FLAGS)}")
+        extra["flag"] = words
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None:
+            extra[name] = _numbers(table, name, bound)
+    return extra
+
+
+def _time_column(table: Table) -> tuple[str, Sequence[str]]:
+    if table.source is not None:
+        return table.source.time_column, table.source.time_texts
+    name = table.values.index.name
+    return ("time" if name is None else str(name)), time_texts(table.values.index)
+
+
+def _write_wide(path: Path, table: Table, filled: NDArray[np.float64]) -> None:
+    name, times = _time_column(table)
+    order = table.source.order if table.source is not None else None
+    rows = np.arange(len(filled)) if order is None else order
+    ids = list(table.sensor_ids)
+    if suffix_of(path) in PARQUET_SUFFIXES:
+        index = table.values.index.take(rows)
+        columns = [pa.array(index), *(pa.array(c, from_pandas=True) for c in filled[rows].T)]
+        _write_parquet(path, pa.table(columns, names=[name or "time", *ids]))
+        return
+    texts = CellTexts(table, filled)
+    pieces = (
+        [[times[slot] for slot in piece], *(texts.cells(i, piece) for i in range(len(ids)))]
+        for piece in _pieces(rows, len(ids))
+    )
+    _write_csv(path, table.source, [name, *ids], pieces)
+
+
+def _pieces(rows: NDArray[np.intp], sensors: int) -> list[NDArray[np.intp]]:
+    return np.array_split(rows, -(-len(rows) * sensors // _PIECE_CELLS))
+
+
+def _write_long(
+    path: Path, table: Table, filled: NDArray[np.float64], names: Sequence[str], extra: Extra
+) -> None:
+    header = [*names, *extra]
+    if suffix_of(path) in PARQUET_SUFFIXES:
+        _write_parquet(path, pa.table(_long_arrays(table, filled, extra), names=header))
+    else:
+        _write_csv(path, table.source, header, _long_texts(table, filled, extra))
+
+
+def _by_sensor(table: Table) -> bool:
+    return table.source is not None and table.source.by_sensor
+
+
+def _long_arrays(table: Table, filled: NDArray[np.float64], extra: Extra) -> list[pa.Array]:
+    order: Literal["F", "C"] = "F" if _by_sensor(table) else "C"
+    slot, sensor = (axis.ravel(order=order) for axis in np.indices(filled.shape, dtype=np.int32))
+    return [
+        pa.array(table.values.index).take(pa.array(slot)),
+        pa.array(table.sensor_ids, pa.string()).take(pa.array(sensor)),
+        pa.array(filled.ravel(order=order), from_pandas=True),
+        *(pa.array(column.ravel(order=order), from_pandas=True) for column in extra.values()),
+    ]
+
+
+def _long_texts(
+    table: Table, filled: NDArray[np.float64], extra: Extra
+) -> Iterator[list[list[str]]]:
+    """Columns of text, piece by piece: one sensor after another, or one slot after another."""
+    slots, sensors = filled.shape
+    texts = CellTexts(table, filled)
+    times, ids = _time_column(table)[1], list(table.sensor_ids)
+    every = np.arange(slots)
+    if _by_sensor(table):
+        for i in range(sensors):
+            words = [_words(texts, column[:, i], i) for column in extra.values()]
+            yield [list(times), [ids[i]] * slots, texts.cells(i, every), *words]
+        return
+    for piece in _pieces(every, sensors):
+        cells = [[texts.cells(i, piece) for i in range(sensors)]]
+        for column in extra.values():
+            cells.append([_words(texts, column[piece, i], i) for i in range(sensors)])
+        when = [times[slot] for slot in piece for _ in ids]
+        yield [when, ids * len(piece), *(_interleave(columns) for columns in cells)]
+
+
+def _interleave(columns: list[list[str]]) -> list[str]:
+    return [text for row in zip(*columns, strict=True) for text in row]
+
+
+def _words(texts: CellTexts, column: NDArray[Any], sensor: int) -> list[str]:
+    if column.dtype == object:
+        words: list[str] = column.tolist()
+        return words
+    return texts.numbers(column, sensor)
+
+
+def _write_csv(
+    path: Path, source: Source | None, header: list[str], pieces: Iterable[list[list[str]]]
+) -> None:
+    delimiter, end = (source.delimiter, source.line_end) if source is not None else (",", "\n")
+    if suffix_of(path).startswith(".tsv"):
+        delimiter = "\t"
+    with atomic_output(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+        writer.writerow(header)
+        for columns in pieces:
+            writer.writerows(zip(*columns, strict=True))
+        # Leave the file open: it is not yet on the disk.
+        text.detach()
+
+
+def _write_parquet(path: Path, content: pa.Table) -> None:
+    with atomic_output(path) as file:
+        pa_parquet.write_table(content, file, compression="zstd")

@@ -1,0 +1,6 @@
+"""The scikit-learn face: estimators that fill a time x sensor table."""
+
+from flfl.estimators.base import BaseRecoverer
+from flfl.estimators.paper import PaperFLFL
+
+__all__ = ["BaseRecoverer", "PaperFLFL"]

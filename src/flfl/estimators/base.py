@@ -1,0 +1,184 @@
+"""The contract every method obeys: scikit-learn's, on a time x sensor table with gaps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from flfl.data.grid import infer_grid
+from flfl.data.sensors import Sensors, sensors_from_frame
+from flfl.data.times import Times
+from flfl.errors import InputError
+from flfl.federation.ledger import Ledger
+
+Array = NDArray[np.float64]
+
+
+class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Base class: subclasses implement :meth:`_estimate`.
+
+    ``fit`` learns from the known entries (NaN = missing) and estimates every entry of the table
+    it was given; ``transform`` fills the gaps of that table. Known entries are never altered. A
+    sensor without a single reading cannot be estimated and stays NaN.
+
+    Attributes
+    ----------
+    estimates_ : (n_slots, n_sensors) array, the method's value for every entry
+    ledger_ : what travelled between the parties (empty for a method that is not federated)
+    n_features_in_, feature_names_in_ : as in scikit-learn
+    """
+
+    @abstractmethod
+    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
+        """Estimate every entry.
+
+        Parameters
+        ----------
+        Y : (M, N) readings, NaN = missing; no row is all NaN
+        positions : (N,) elapsed time of the slots, in steps
+        sensors : the M sensors
+
+        Returns
+        -------
+        (M, N) array without NaN
+        """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensors: Sensors | pd.DataFrame | None = None,
+        sites: Sequence[str] | Mapping[str, str] | None = None,
+    ) -> Self:
+        """Learn from the known entries of a time x sensor table.
+
+        Parameters
+        ----------
+        X : (n_slots, n_sensors) array or DataFrame, NaN = missing. The index of a DataFrame may
+            hold times.
+        y : ignored
+        sensors : coordinates, regions and sites: a DataFrame with one row a sensor (``sensor_id``
+            or the index, ``latitude``/``longitude`` or ``x``/``y``, perhaps ``region``, ``site``)
+        sites : owner of each sensor, in column order or by sensor id
+        """
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        values = validate_data(
+            self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
+        )
+        ids = tuple(map(str, getattr(self, "feature_names_in_", range(values.shape[1]))))
+        known_sensors = resolve_sensors(ids, sensors, sites)
+        positions = _positions(len(values), index)
+        Y = np.ascontiguousarray(values.T)
+        alive = ~np.isnan(Y).all(axis=1)
+        if not alive.any():
+            raise InputError(
+                "the table holds no reading", remedy="Give at least one sensor with readings"
+            )
+        self.ledger_ = Ledger()
+        estimates = np.full_like(Y, np.nan)
+        with threadpool_limits(limits=1):
+            # Small products on two cores run faster on one thread than on two.
+            estimates[alive] = self._estimate(Y[alive], positions, known_sensors.subset(alive))
+        self.estimates_ = np.ascontiguousarray(estimates.T)
+        self._index = index
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Fill the gaps of the table that was fitted.
+
+        A table without gaps comes back as it is. A DataFrame comes back as a DataFrame.
+
+        Raises
+        ------
+        InputError
+            When X has gaps at slots that were not fitted.
+        """
+        check_is_fitted(self)
+        values = validate_data(
+            self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False, copy=True
+        )
+        gaps = np.isnan(values)
+        if gaps.any():
+            rows = self._fitted_rows(X, len(values))
+            values[gaps] = self.estimates_[rows][gaps]
+        if isinstance(X, pd.DataFrame):
+            return pd.DataFrame(values, index=X.index, columns=X.columns)
+        return values
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the mean absolute error of the estimates on the known entries of X.
+
+        Give the entries that were hidden from ``fit`` and NaN elsewhere; larger is better.
+        """
+        check_is_fitted(self)
+        values = validate_data(
+            self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False
+        )
+        error = np.abs(values - self.estimates_[self._fitted_rows(X, len(values))])
+        if np.isnan(error).all():
+            raise InputError("nothing to score: no entry is known and estimated")
+        return -float(np.nanmean(error))
+
+    def _fitted_rows(self, X: Any, n_rows: int) -> Any:
+        if isinstance(X, pd.DataFrame) and self._index is not None:
+            if X.index.equals(self._index):
+                return slice(None)
+            rows = self._index.get_indexer(X.index)
+            if self._index.is_unique and (rows >= 0).all():
+                return rows
+        elif n_rows == len(self.estimates_):
+            return slice(None)
+        raise InputError(
+            "the table has gaps at slots that were not fitted",
+            remedy="Fit on the table that is to be filled; the factors belong to its slots",
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def resolve_sensors(
+    ids: Sequence[str],
+    sensors: Sensors | pd.DataFrame | None,
+    sites: Sequence[str] | Mapping[str, str] | None,
+) -> Sensors:
+    """The sensors of a table from what the caller knows of them.
+
+    Examples
+    --------
+    >>> resolve_sensors(["a", "b"], None, {"a": "north", "b": "south"}).sites
+    ('north', 'south')
+    """
+    if isinstance(sensors, pd.DataFrame):
+        sensors = sensors_from_frame(sensors, ids)
+    resolved = sensors or Sensors.bare(ids)
+    if resolved.ids != tuple(ids):
+        raise InputError("the sensors do not match the table's columns")
+    if sites is None:
+        return resolved
+    if isinstance(sites, Mapping):
+        lost = [sensor for sensor in ids if sensor not in sites]
+        if lost:
+            raise InputError(f"no site is given for sensor {lost[0]!r}", where="sites")
+        sites = [sites[sensor] for sensor in ids]
+    if len(sites) != len(ids):
+        raise InputError(f"{len(sites)} sites for {len(ids)} sensors", where="sites")
+    return resolved.with_sites(sites)
+
+
+def _positions(n_slots: int, index: pd.Index | None) -> Array:
+    """Elapsed steps where the index holds increasing times, else the slots' numbers."""
+    if isinstance(index, pd.DatetimeIndex) and index.is_monotonic_increasing and index.is_unique:
+        return infer_grid(Times(index, index)).positions
+    return np.arange(n_slots, dtype=np.float64)

@@ -1,0 +1,53 @@
+"""What travelled: bytes and messages, counted on the real encoded messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Ledger:
+    """Bytes and messages by direction and kind.
+
+    Attributes
+    ----------
+    up, down : bytes by kind of message, from the sites and to the sites
+    messages_up, messages_down : the same in messages
+    rounds : training rounds the coordinator ran (checks and greetings are not rounds)
+    notes : plain sentences on what the run did by itself (a cut step, an early stop)
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> ledger.sent_up("gradient", 100)
+    >>> ledger.bytes_up, ledger.bytes_down
+    (100, 0)
+    """
+
+    up: Counter[str] = field(default_factory=Counter)
+    down: Counter[str] = field(default_factory=Counter)
+    messages_up: Counter[str] = field(default_factory=Counter)
+    messages_down: Counter[str] = field(default_factory=Counter)
+    rounds: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def sent_up(self, kind: str, size: int) -> None:
+        """A site sent ``size`` bytes."""
+        self.up[kind] += size
+        self.messages_up[kind] += 1
+
+    def sent_down(self, kind: str, size: int) -> None:
+        """The coordinator sent ``size`` bytes."""
+        self.down[kind] += size
+        self.messages_down[kind] += 1
+
+    @property
+    def bytes_up(self) -> int:
+        """All bytes that left the sites."""
+        return sum(self.up.values())
+
+    @property
+    def bytes_down(self) -> int:
+        """All bytes that the sites received."""
+        return sum(self.down.values())

@@ -1,0 +1,232 @@
+"""Typed, versioned messages and their byte form.
+
+Layout (little endian)::
+
+    magic "FLFL" | version u16 | header length u32 | header (JSON) | arrays | CRC-32 u32
+
+The header names the message (run, number, kind, sender or receiver) and lists the arrays with
+type and shape. A receiver decodes against the *schema* of the kind it expects and against the
+dimensions it already knows, so a message of a wrong version, shape, type or size, or with a
+number that is not finite, is refused before any of it is used. No pickle, nothing executable.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from flfl.errors import FLFLError
+
+VERSION = 1
+MAGIC = b"FLFL"
+LARGEST_MESSAGE = 2**30
+_PREFIX = struct.Struct("<4sHI")
+_CHECKSUM = struct.Struct("<I")
+_LARGEST_HEADER = 2**16
+
+FieldType = Literal["float", "int", "sum"]
+_DTYPES: Mapping[str, np.dtype] = {
+    "float": np.dtype("<f8"),
+    "int": np.dtype("<i8"),
+    "sum": np.dtype("<i8"),  # fixed point, see fixed_point.py
+}
+Body = dict[str, np.ndarray]
+
+
+class MessageError(FLFLError, ValueError):
+    """A message that is refused, with the reason."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Type and shape of one array. A dimension is a number, or a name that the receiver knows
+    (``"slots"``), or ``"*"`` for any length."""
+
+    type: FieldType
+    shape: tuple[str | int, ...] = ()
+
+
+Schema = Mapping[str, Field]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One kind of question and the answer it wants."""
+
+    question: Schema
+    answer: Schema
+
+
+Protocol = Mapping[str, Exchange]
+"""Every kind of exchange an algorithm uses, by name."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Coordinator to site. ``to`` is a site, or ``"*"`` for all of them."""
+
+    run: str
+    number: int
+    kind: str
+    to: str
+    body: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Site to coordinator, in reply to the question of the same number."""
+
+    run: str
+    number: int
+    kind: str
+    site: str
+    body: Mapping[str, np.ndarray]
+
+
+def encode(message: Question | Answer, protocol: Protocol) -> bytes:
+    """The byte form of a message; refuses a body that breaks the schema.
+
+    Examples
+    --------
+    >>> ping = {"ping": Exchange({"x": Field("float", (2,))}, {})}
+    >>> data = encode(Question("run", 1, "ping", "*", {"x": np.array([1.0, 2.0])}), ping)
+    >>> decode_question(data, ping, {}).body["x"].tolist()
+    [1.0, 2.0]
+    """
+    schema = _schema(protocol, message.kind, isinstance(message, Answer))
+    arrays = {
+        name: np.asarray(message.body[name], dtype=_DTYPES[field.type], order="C")
+        for name, field in schema.items()
+        if name in message.body
+    }
+    _check_body(arrays, schema, {}, message.kind, extra=set(message.body) - set(schema))
+    peer = {"site": message.site} if isinstance(message, Answer) else {"to": message.to}
+    header = {
+        "run": message.run,
+        "number": message.number,
+        "kind": message.kind,
+        **peer,
+        "arrays": [[n, schema[n].type, list(a.shape)] for n, a in arrays.items()],
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    parts: list[Any] = [_PREFIX.pack(MAGIC, VERSION, len(text)), text]
+    # Arrays as they lie in memory: joining is the only copy.
+    parts += [array.reshape(-1).data.cast("B") for array in arrays.values() if array.size]
+    data = b"".join(parts)
+    return data + _CHECKSUM.pack(zlib.crc32(data))
+
+
+def decode_question(data: bytes, protocol: Protocol, sizes: Mapping[str, int]) -> Question:
+    """Decode what a site received; ``sizes`` gives the dimensions it knows by name."""
+    header, body = _decode(data, protocol, sizes, answer=False)
+    return Question(header["run"], header["number"], header["kind"], header["to"], body)
+
+
+def decode_answer(data: bytes, protocol: Protocol, sizes: Mapping[str, int]) -> Answer:
+    """Decode what the coordinator received."""
+    header, body = _decode(data, protocol, sizes, answer=True)
+    return Answer(header["run"], header["number"], header["kind"], header["site"], body)
+
+
+def kind_of(data: bytes) -> str:
+    """The kind of a message that this process encoded itself (for counting; unchecked)."""
+    _, _, length = _PREFIX.unpack_from(data)
+    return str(json.loads(data[_PREFIX.size : _PREFIX.size + length])["kind"])
+
+
+def _schema(protocol: Protocol, kind: str, answer: bool) -> Schema:
+    if kind not in protocol:
+        raise MessageError(f"unknown kind of message {kind!r}")
+    return protocol[kind].answer if answer else protocol[kind].question
+
+
+def _decode(
+    data: bytes, protocol: Protocol, sizes: Mapping[str, int], *, answer: bool
+) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
+    header, start = _read_header(data, answer)
+    schema = _schema(protocol, header["kind"], answer)
+    body: Body = {}
+    for name, kind, shape in header["arrays"]:
+        if name not in schema or schema[name].type != kind:
+            raise MessageError(f"{header['kind']}: array {name!r} of type {kind!r} is not expected")
+        dtype = _DTYPES[kind]
+        count = math.prod(shape)
+        stop = start + count * dtype.itemsize
+        if stop > len(data) - _CHECKSUM.size:
+            raise MessageError(f"{header['kind']}: array {name!r} is cut short")
+        body[name] = np.frombuffer(data, dtype, count, start).reshape(shape)
+        start = stop
+    if start != len(data) - _CHECKSUM.size:
+        raise MessageError(f"{header['kind']}: {len(data) - start} bytes too many")
+    _check_body(body, schema, sizes, header["kind"], extra=set())
+    return header, MappingProxyType(body)
+
+
+def _read_header(data: bytes, answer: bool) -> tuple[dict[str, Any], int]:
+    if len(data) > LARGEST_MESSAGE:
+        raise MessageError(f"a message of {len(data)} bytes is larger than {LARGEST_MESSAGE}")
+    if len(data) < _PREFIX.size + _CHECKSUM.size:
+        raise MessageError("the message is cut short")
+    magic, version, length = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise MessageError("not a message of FLFL")
+    if version != VERSION:
+        raise MessageError(f"message version {version}; this program speaks version {VERSION}")
+    if (
+        zlib.crc32(memoryview(data)[: -_CHECKSUM.size])
+        != _CHECKSUM.unpack_from(data, len(data) - 4)[0]
+    ):
+        raise MessageError("checksum does not match: the message was damaged or cut short")
+    end = _PREFIX.size + length
+    if length > _LARGEST_HEADER or end > len(data) - _CHECKSUM.size:
+        raise MessageError("the header's length is wrong")
+    try:
+        header = json.loads(data[_PREFIX.size : end])
+    except (ValueError, RecursionError):
+        raise MessageError("the header is not JSON") from None
+    _check_header(header, "site" if answer else "to")
+    return header, end
+
+
+def _check_header(header: Any, peer: str) -> None:
+    types = {"run": str, "number": int, "kind": str, peer: str, "arrays": list}
+    if not isinstance(header, dict) or set(header) != set(types):
+        raise MessageError(f"the header must hold exactly {', '.join(sorted(types))}")
+    for name, type_ in types.items():
+        if type(header[name]) is not type_:
+            raise MessageError(f"the header's {name!r} must be {type_.__name__}")
+    for row in header["arrays"]:
+        if not (
+            isinstance(row, list)
+            and len(row) == 3
+            and isinstance(row[0], str)
+            and isinstance(row[1], str)
+            and isinstance(row[2], list)
+            and all(type(size) is int and 0 <= size <= LARGEST_MESSAGE for size in row[2])
+            and len(row[2]) <= 4
+        ):
+            raise MessageError("the header's list of arrays is malformed")
+
+
+def _check_body(
+    body: Body, schema: Schema, sizes: Mapping[str, int], kind: str, extra: set[str]
+) -> None:
+    if extra or set(body) != set(schema):
+        raise MessageError(f"{kind}: holds {sorted(set(body) | extra)}, must hold {sorted(schema)}")
+    for name, field in schema.items():
+        array = body[name]
+        wanted = tuple(sizes.get(d, "*") if isinstance(d, str) else d for d in field.shape)
+        if len(wanted) != array.ndim or any(
+            w not in ("*", size) for w, size in zip(wanted, array.shape, strict=True)
+        ):
+            raise MessageError(f"{kind}: {name!r} has shape {array.shape}, expected {wanted}")
+        if field.type == "float" and not np.isfinite(array).all():
+            raise MessageError(f"{kind}: {name!r} holds a number that is not finite")

@@ -1,0 +1,179 @@
+"""The paper's objective and its gradient, as printed and as it should be.
+
+For the C sensors of one region, with ``Omega`` the known entries::
+
+    E(P, Q) =   sum_Omega (y_ij - p_i . q_j)^2
+              + lambda  sum_Omega (|p_i|^2 + |q_j|^2)
+              + z1      sum_Omega ((L P Q^T)_ij)^2
+              + z2      sum_Omega ((P Q^T D)_ij)^2
+
+``D`` has one column fewer than there are slots, so the last slot has no temporal term.
+The network's objective is the sum over regions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.model.temporal import difference, difference_adjoint, path_laplacian
+
+Array = NDArray[np.float64]
+Rule = Literal["paper", "exact"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the objective: ``ridge`` = lambda, ``spatial`` = z1, ``temporal`` = z2."""
+
+    ridge: float = 0.0
+    spatial: float = 0.0
+    temporal: float = 0.0
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Readings with their mask, ready for the kernels: whatever stood under the mask is gone.
+
+    Attributes
+    ----------
+    Y : (C, N) array, zero where unknown
+    J : (C, N) array of 0.0 and 1.0 (floats: a bool would be converted in every round)
+    per_sensor : (C, 1) number of known entries of each sensor
+    per_slot : (N, 1) number of sensors known at each slot
+    """
+
+    Y: Array
+    J: Array
+    per_sensor: Array
+    per_slot: Array
+
+    @classmethod
+    def of(cls, Y: Array, known: NDArray[np.bool_]) -> Observed:
+        """Keep the known entries of ``Y``; the others may hold anything, NaN included.
+
+        Examples
+        --------
+        >>> Observed.of(np.array([[1.0, np.nan]]), np.array([[True, False]])).Y.tolist()
+        [[1.0, 0.0]]
+        """
+        J = known.astype(np.float64)
+        return cls(np.where(known, Y, 0.0), J, J.sum(1)[:, None], J.sum(0)[:, None])
+
+    def rows(self, selection: slice) -> Observed:
+        """The same for some of the sensors."""
+        J = self.J[selection]
+        return Observed(self.Y[selection], J, self.per_sensor[selection], J.sum(0)[:, None])
+
+
+def objective(data: Observed, P: Array, Q: Array, L: Array, weights: Weights) -> float:
+    """The value of ``E(P, Q)`` above.
+
+    Parameters
+    ----------
+    data : readings and mask of C sensors x N slots
+    P : (C, k); Q : (N, k); L : (C, C)
+
+    Examples
+    --------
+    One sensor, two slots, rank one, no regulariser: (1 - 2)^2 + (5 - 4)^2.
+
+    >>> data = Observed.of(np.array([[1.0, 5.0]]), np.array([[True, True]]))
+    >>> one = np.ones((1, 1))
+    >>> objective(data, 2 * one, np.array([[1.0], [2.0]]), 0 * one, Weights())
+    2.0
+    """
+    fit = ((data.J * (data.Y - P @ Q.T)) ** 2).sum()
+    ridge = (data.per_sensor * P**2).sum() + (data.per_slot * Q**2).sum()
+    spatial = (data.J * (L @ P @ Q.T) ** 2).sum()
+    temporal = (data.J[:, :-1] * (P @ difference(Q).T) ** 2).sum()
+    return float(
+        fit + weights.ridge * ridge + weights.spatial * spatial + weights.temporal * temporal
+    )
+
+
+def gradient(
+    data: Observed,
+    P: Array,
+    Q: Array,
+    L: Array,
+    weights: Weights,
+    rule: Rule = "exact",
+    rows: slice = slice(None),
+) -> tuple[Array, Array]:
+    """Gradient of the objective for P, and the part of the chosen sensors for Q.
+
+    ``rule="exact"`` is the derivative of :func:`objective`. ``rule="paper"`` is the pair of
+    formulas as printed: ``c_ij = y_ij - p_i.q_j - z1 (L L^T)_i P q_j - z2 p_i (Q^T D D^T)_j`` on
+    known entries, then ``-2 c_ij q_j + 2 lambda p_i`` and ``-2 c_ij p_i + 2 lambda q_j`` summed.
+    The two agree when L is symmetric and every entry is known; otherwise the printed pair
+    leaves out what an entry's smoothness terms owe to its neighbours.
+
+    Parameters
+    ----------
+    data : readings and mask of the C sensors of one region
+    P : (C, k) latent vectors of the whole region; Q : (N, k) time factors; L : (C, C)
+    rows : the sensors whose gradients are wanted (the paper lets one sensor move at a time)
+
+    Returns
+    -------
+    grad_P : (len(rows), k) array
+    grad_Q : (N, k) array, the sum over the chosen sensors only
+
+    Examples
+    --------
+    >>> data = Observed.of(np.array([[1.0, 5.0]]), np.array([[True, True]]))
+    >>> one = np.ones((1, 1))
+    >>> grad_P, grad_Q = gradient(data, 2 * one, np.array([[1.0], [2.0]]), 0 * one, Weights())
+    >>> grad_P.tolist(), grad_Q.ravel().tolist()
+    ([[-2.0]], [4.0, -4.0])
+    """
+    own = data if rows == slice(None) else data.rows(rows)
+    smooth = _printed_terms if rule == "paper" else _exact_terms
+    grad_P, grad_Q = smooth(data, own, P, Q, L, weights, rows)
+    if weights.ridge:
+        grad_P += 2 * weights.ridge * own.per_sensor * P[rows]
+        grad_Q += 2 * weights.ridge * own.per_slot * Q
+    return grad_P, grad_Q
+
+
+def _printed_terms(
+    data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
+) -> tuple[Array, Array]:
+    """``-2 C Q`` and ``-2 C^T P`` with the printed ``C = (c_ij)``."""
+    # P Q^T + z1 L L^T P Q^T + z2 P (D D^T Q)^T as one product of stacked factors.
+    left, right = P[rows], Q
+    if weights.spatial:
+        left = left + weights.spatial * (L @ (L.T @ P))[rows]
+    if weights.temporal:
+        left = np.hstack([left, weights.temporal * P[rows]])
+        right = np.hstack([Q, path_laplacian(Q)])
+    C = left @ right.T
+    np.subtract(own.Y, C, out=C)
+    C *= own.J
+    return -2 * (C @ Q), -2 * (C.T @ P[rows])
+
+
+def _exact_terms(
+    data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
+) -> tuple[Array, Array]:
+    """The true derivative of the fit and of the two smoothness terms."""
+    A = P[rows] @ Q.T
+    np.subtract(own.Y, A, out=A)
+    A *= own.J
+    grad_P, grad_Q = -2 * (A @ Q), -2 * (A.T @ P[rows])
+    if weights.spatial and L.any():
+        # An entry of sensor i' holds p_i of its neighbour i: the whole region's terms count.
+        LP = L @ P
+        B = data.J * (LP @ Q.T)
+        grad_P += 2 * weights.spatial * (L.T @ (B @ Q))[rows]
+        grad_Q += 2 * weights.spatial * (B[rows].T @ LP[rows])
+    if weights.temporal:
+        steps = difference(Q)
+        C = own.J[:, :-1] * (P[rows] @ steps.T)
+        grad_P += 2 * weights.temporal * (C @ steps)
+        grad_Q += 2 * weights.temporal * difference_adjoint(C.T @ P[rows])
+    return grad_P, grad_Q

@@ -1,0 +1,71 @@
+"""First differences in time: the paper's matrix ``D`` applied without ever being formed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def difference(Q: Array) -> Array:
+    """Return ``D^T Q``: the change from each slot to the next.
+
+    ``D`` is N x (N-1) with -1 on the diagonal and +1 below it, so row j of the result is
+    ``q_{j+1} - q_j``.
+
+    Parameters
+    ----------
+    Q : (N, k) array
+
+    Returns
+    -------
+    (N-1, k) array
+
+    Examples
+    --------
+    >>> difference(np.array([[1.0], [4.0], [2.0]])).ravel().tolist()
+    [3.0, -2.0]
+    """
+    return np.diff(Q, axis=0)
+
+
+def difference_adjoint(Z: Array) -> Array:
+    """Return ``D Z``, the adjoint of :func:`difference`.
+
+    Parameters
+    ----------
+    Z : (N-1, k) array
+
+    Returns
+    -------
+    (N, k) array
+
+    Examples
+    --------
+    >>> difference_adjoint(np.array([[3.0], [-2.0]])).ravel().tolist()
+    [-3.0, 5.0, -2.0]
+    """
+    out = np.zeros((Z.shape[0] + 1, Z.shape[1]))
+    out[:-1] -= Z
+    out[1:] += Z
+    return out
+
+
+def path_laplacian(Q: Array) -> Array:
+    """Return ``D D^T Q``: ``D D^T`` is the Laplacian of the path 1 - 2 - ... - N.
+
+    Parameters
+    ----------
+    Q : (N, k) array
+
+    Returns
+    -------
+    (N, k) array
+
+    Examples
+    --------
+    >>> path_laplacian(np.array([[1.0], [4.0], [2.0]])).ravel().tolist()
+    [-3.0, 5.0, -2.0]
+    """
+    return difference_adjoint(difference(Q))

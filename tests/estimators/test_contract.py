@@ -1,0 +1,158 @@
+"""scikit-learn's contract, for every method of the registry."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from flfl import PaperFLFL
+from flfl.baselines import METHODS, create
+from flfl.baselines.interpolate import Linear
+from flfl.data.synth import synthesize
+from flfl.errors import InputError
+
+
+@parametrize_with_checks(
+    [create(name, **({"rounds": 20} if name.startswith("flfl") else {})) for name in METHODS]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return synthesize(12, 200, rank=2, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("name", METHODS)
+class TestEveryMethod:
+    def test_observed_values_are_untouched_and_gaps_are_filled(self, name, network):
+        table, sensors = network
+        filled = create(name).fit(table.values, sensors=sensors).transform(table.values)
+        assert isinstance(filled, pd.DataFrame)
+        assert filled.index.equals(table.values.index)
+        np.testing.assert_array_equal(
+            filled.to_numpy()[table.known], table.values.to_numpy()[table.known]
+        )
+        assert not filled.isna().any().any()
+
+    def test_same_seed_same_bits(self, name, network):
+        table, sensors = network
+        first = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
+        second = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
+        np.testing.assert_array_equal(first, second)
+
+    def test_units_in_units_out(self, name, network):
+        """Readings in other units (and from another zero) give the same estimates in those."""
+        table, sensors = network
+        plain = create(name).fit(table.values, sensors=sensors).estimates_
+        scaled = create(name).fit(1000 * table.values - 7, sensors=sensors).estimates_
+        np.testing.assert_allclose(scaled, 1000 * plain - 7, rtol=1e-6)
+
+    def test_a_sensor_without_readings_stays_empty_and_hurts_nobody(self, name, network):
+        table, sensors = network
+        values = table.values.copy()
+        values.iloc[:, 3] = np.nan
+        estimates = create(name).fit(values, sensors=sensors).estimates_
+        assert np.isnan(estimates[:, 3]).all()
+        assert not np.isnan(np.delete(estimates, 3, axis=1)).any()
+
+    def test_one_reading_a_constant_sensor_and_empty_slots(self, name, network):
+        table, sensors = network
+        values = table.values.copy()
+        values.iloc[1:, 0] = np.nan
+        values.iloc[0, 0] = 5.0
+        values.iloc[:, 1] = 3.0
+        values.iloc[40:45] = np.nan
+        estimates = create(name).fit(values, sensors=sensors).estimates_
+        assert np.isfinite(estimates).all()
+
+    def test_a_single_sensor(self, name):
+        values = pd.DataFrame({"a": [1.0, 2.0, np.nan, 4.0, 5.0, 6.0, np.nan, 8.0]})
+        assert not create(name).fit_transform(values).isna().any().any()
+
+    def test_nothing_to_learn_from(self, name):
+        with pytest.raises(InputError, match="holds no reading"):
+            create(name).fit(np.full((5, 2), np.nan))
+
+    def test_hidden_entries_never_reach_the_method(self, name, network):
+        """What a fit returns depends on what it was shown: the table it sees has no trace of
+        hidden readings, whatever they were."""
+        table, sensors = network
+        rng = np.random.default_rng(5)
+        hidden = table.known & (rng.random(table.known.shape) < 0.3)
+        before = [
+            create(name)
+            .fit(table.values.mask(hidden, poison).where(~hidden), sensors=sensors)
+            .estimates_
+            for poison in (0.0, 1e12)
+        ]
+        np.testing.assert_array_equal(*before)
+
+
+def test_the_transform_of_other_slots_is_refused(network):
+    table, _ = network
+    model = Linear().fit(table.values)
+    part = table.values.iloc[20:60]
+    pd.testing.assert_frame_equal(model.transform(part), model.transform(table.values).iloc[20:60])
+    with pytest.raises(InputError, match="not fitted"):
+        model.transform(part.shift(freq="1000D"))
+    with pytest.raises(InputError, match="not fitted"):
+        Linear().fit(np.arange(6.0)[:, None]).transform(np.array([[1.0], [np.nan]]))
+
+
+def test_score_is_minus_the_error_on_what_was_hidden():
+    X = np.array([[0.0], [np.nan], [2.0]])
+    assert Linear().fit(X).score(np.array([[np.nan], [4.0], [np.nan]])) == -3.0
+
+
+def test_linear_follows_the_clock_not_the_row_number():
+    index = pd.to_datetime(["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 04:00"])
+    frame = pd.DataFrame({"a": [0.0, np.nan, 4.0]}, index=index)
+    assert Linear().fit_transform(frame).loc[index[1], "a"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
+def test_the_paper_method_does_not_care_how_regions_form_sites(network, schedule):
+    table, sensors = network
+    regions = [f"r{i % 4}" for i in range(12)]
+    results = []
+    for sites in (regions, ["all"] * 12, ["ab" if r in ("r0", "r1") else "cd" for r in regions]):
+        described = sensors.with_sites(sites)
+        described = type(sensors)(
+            sensors.ids, sensors.coordinates, sensors.kind, tuple(regions), described.sites
+        )
+        model = PaperFLFL(rank=2, rounds=10, schedule=schedule)
+        results.append(model.fit(table.values, sensors=described).estimates_)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_a_region_may_not_span_sites(network):
+    table, sensors = network
+    described = type(sensors)(
+        sensors.ids, sensors.coordinates, sensors.kind, ("r",) * 12, ("a",) * 6 + ("b",) * 6
+    )
+    with pytest.raises(InputError, match="must not leave a site"):
+        PaperFLFL().fit(table.values, sensors=described)
+
+
+def test_a_rank_beyond_the_table_is_refused():
+    with pytest.raises(InputError, match="rank 7 is larger"):
+        PaperFLFL(rank=7).fit(np.random.default_rng(0).random((20, 3)))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"rank": 0}, {"rule": "x"}, {"learning_rate": 0.0}, {"schedule": "late"}]
+)
+def test_bad_parameters_are_named(bad):
+    with pytest.raises((ValueError, TypeError), match=next(iter(bad))):
+        PaperFLFL(**bad).fit(np.random.default_rng(0).random((20, 3)))
+
+
+def test_sites_by_sensor_name():
+    X = pd.DataFrame(np.random.default_rng(0).random((30, 3)), columns=["a", "b", "c"])
+    model = PaperFLFL(rank=1, rounds=5).fit(X, sites={"a": "n", "b": "s", "c": "n"})
+    assert model.partition_.site_names == ("n", "s")
+    with pytest.raises(InputError, match="no site is given for sensor 'c'"):
+        PaperFLFL().fit(X, sites={"a": "n", "b": "s"})

@@ -1,0 +1,96 @@
+"""The package's federated run equals the paper's loop as printed."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from flfl.engines import inprocess
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.ledger import Ledger
+from flfl.federation.messages import decode_question
+from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.federation.site import Site
+from flfl.model.graph import region_laplacian
+from flfl.model.objective import Weights
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "paper_algorithm.py"
+spec = importlib.util.spec_from_file_location("paper_algorithm", EXAMPLE)
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+
+M, N, K, ROUNDS = 5, 30, 2, 12
+REGIONS = np.array([0, 0, 0, 1, 1])
+
+
+def test_the_package_equals_the_printed_loop():
+    rng = np.random.default_rng(0)
+    Y = np.outer(1 + 0.2 * rng.standard_normal(M), np.sin(np.arange(N) / 5))
+    J = rng.random((M, N)) < 0.6
+    places = rng.random((M, 2))
+    blocks = {
+        r: region_laplacian(places[r == REGIONS], "metric", 2, size=int((r == REGIONS).sum()))
+        for r in (0, 1)
+    }
+    # Checks at the two ends only and nothing held out, so that nothing but the loop runs.
+    plan = PaperPlan(
+        rank=K, rounds=ROUNDS, check_every=ROUNDS, holdout=0.0, weights=Weights(0.01, 0.2, 0.3)
+    )
+    sizes = {"slots": N, "rank": K}
+    sites = [
+        Site(
+            f"region{r}",
+            PaperSite(
+                [f"s{i}" for i in np.flatnonzero(r == REGIONS)],
+                np.flatnonzero(r == REGIONS),
+                Y[r == REGIONS],
+                J[r == REGIONS],
+                REGIONS[r == REGIONS],
+                blocks,
+                plan,
+                7,
+            ),
+            PROTOCOL,
+            sizes,
+        )
+        for r in (0, 1)
+    ]
+    start = {}
+
+    def tap(direction, _site, data):
+        question = direction == "down" and decode_question(data, PROTOCOL, sizes)
+        if question and question.kind == "turn" and not start:
+            start["Q"] = question.body["Q"].copy()
+            start["P"] = np.vstack([s.program._regions[0].P.copy() for s in sites])
+            start["eta"] = float(question.body["eta"])
+
+    ledger = Ledger()
+    coordinator = Coordinator(
+        coordinate(plan, N, 7, ledger), PROTOCOL, [s.name for s in sites], sizes
+    )
+    inprocess.run(coordinator, sites, ledger, tap)
+    P, Q = example.paper_algorithm(
+        Y,
+        J,
+        block_diag(blocks[0], blocks[1]),
+        start["P"],
+        start["Q"],
+        eta=start["eta"],
+        lam=0.01,
+        z1=0.2,
+        z2=0.3,
+        rounds=ROUNDS,
+    )
+    assert ledger.notes == []
+    np.testing.assert_allclose(
+        np.vstack([s.program.recover() for s in sites]), P @ Q.T, rtol=1e-10, atol=1e-12
+    )
+
+
+def test_the_example_runs(capsys):
+    example.main()
+    error, baseline = (
+        float(line.rpartition(" ")[2]) for line in capsys.readouterr().out.splitlines()
+    )
+    assert error < 0.3 * baseline
