@@ -39,8 +39,13 @@ def tampered(data, **header):
     _, _, length = struct.unpack_from("<4sHI", data)
     old = json.loads(data[10 : 10 + length])
     text = json.dumps(old | header).encode()
-    new = data[:6] + struct.pack("<I", len(text)) + text + data[10 + length : -4]
-    return new + struct.pack("<I", zlib.crc32(new))
+    return sealed(data[:6] + struct.pack("<I", len(text)) + text, data[10 + length : -8])
+
+
+def sealed(head, arrays):
+    """A message with a right check, whatever it says."""
+    words = sum(struct.unpack(f"<{len(arrays) // 8}Q", arrays))
+    return head + arrays + struct.pack("<Q", (zlib.crc32(head) + words) % 2**64)
 
 
 def test_round_trip():
@@ -82,11 +87,14 @@ def test_encoding_refuses(message, words):
     ("change", "words"),
     [
         (lambda d: d[:5], "cut short"),
-        (lambda d: d[:-9], "checksum"),
-        (lambda d: d + b"x", "checksum"),
+        (lambda d: d[:-9], "do not add up"),
+        (lambda d: d[:-16], "does not match"),
+        (lambda d: d + b"x", "do not add up"),
+        (lambda d: d + bytes(8), "does not match"),
         (lambda d: b"JUNK" + d[4:], "not a message"),
         (lambda d: d[:4] + b"\x09\x00" + d[6:], "version 9"),
-        (lambda d: d[:40] + bytes([d[40] ^ 1]) + d[41:], "checksum"),
+        (lambda d: d[:40] + bytes([d[40] ^ 1]) + d[41:], "does not match"),
+        (lambda d: d[:-20] + bytes([d[-20] ^ 1]) + d[-19:], "does not match"),
         (lambda d: tampered(d, kind="other"), "unknown kind"),
         (lambda d: tampered(d, number="7"), "'number' must be int"),
         (lambda d: tampered(d, number=True), "'number' must be int"),
@@ -113,10 +121,10 @@ def test_a_known_dimension_must_match():
 
 def test_not_finite_numbers_are_refused_on_arrival():
     data = encode(question(), PROTOCOL)
-    at = data.index(struct.pack("<d", 3.0))
-    bad = data[:at] + struct.pack("<d", float("nan")) + data[at + 8 : -4]
+    at = data.index(struct.pack("<6d", *range(6)))
+    arrays = data[at:-8].replace(struct.pack("<d", 3.0), struct.pack("<d", float("nan")))
     with pytest.raises(MessageError, match="not finite"):
-        decode_question(bad + struct.pack("<I", zlib.crc32(bad)), PROTOCOL, SIZES)
+        decode_question(sealed(data[:at], arrays), PROTOCOL, SIZES)
 
 
 def test_an_answer_is_not_a_question():

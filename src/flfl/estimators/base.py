@@ -77,18 +77,22 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ids = tuple(map(str, getattr(self, "feature_names_in_", range(values.shape[1]))))
         known_sensors = resolve_sensors(ids, sensors, sites)
         positions = _positions(len(values), index)
-        Y = np.ascontiguousarray(values.T)
-        alive = ~np.isnan(Y).all(axis=1)
+        alive = ~np.isnan(values).all(axis=0)
         if not alive.any():
             raise InputError(
                 "the table holds no reading", remedy="Give at least one sensor with readings"
             )
         self.ledger_ = Ledger()
-        estimates = np.full_like(Y, np.nan)
+        everyone = alive.all()
+        Y = np.ascontiguousarray((values if everyone else values[:, alive]).T)
         with threadpool_limits(limits=1):
             # Small products on two cores run faster on one thread than on two.
-            estimates[alive] = self._estimate(Y[alive], positions, known_sensors.subset(alive))
-        self.estimates_ = np.ascontiguousarray(estimates.T)
+            estimates = self._estimate(Y, positions, known_sensors.subset(alive)).T
+        if everyone:
+            self.estimates_ = estimates
+        else:
+            self.estimates_ = np.full(values.shape, np.nan)
+            self.estimates_[:, alive] = estimates
         self._index = index
         return self
 

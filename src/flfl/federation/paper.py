@@ -70,14 +70,14 @@ class PaperPlan:
     """
 
     rank: int = 10
-    rounds: int = 300
-    learning_rate: float = 0.2
+    rounds: int = 600
+    learning_rate: float = 0.4
     weights: Weights = field(default_factory=lambda: Weights(1e-3, 0.1, 0.3))
     rule: Rule = "paper"
     schedule: Schedule = "prompt"
-    spread: float = 0.1
+    spread: float = 0.05
     check_every: int = 10
-    patience: int = 3
+    patience: int = 10
     tolerance: float = 1e-3
     holdout: float = 0.05
 

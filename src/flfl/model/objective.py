@@ -144,17 +144,16 @@ def _printed_terms(
     data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
 ) -> tuple[Array, Array]:
     """``-2 C Q`` and ``-2 C^T P`` with the printed ``C = (c_ij)``."""
-    # P Q^T + z1 L L^T P Q^T + z2 P (D D^T Q)^T as one product of stacked factors.
-    left, right = P[rows], Q
-    if weights.spatial:
+    left = P[rows]
+    if weights.spatial and L.any():
         left = left + weights.spatial * (L @ (L.T @ P))[rows]
+    C = left @ Q.T
     if weights.temporal:
-        left = np.hstack([left, weights.temporal * P[rows]])
-        right = np.hstack([Q, path_laplacian(Q)])
-    C = left @ right.T
+        C += (weights.temporal * P[rows]) @ path_laplacian(Q).T
     np.subtract(own.Y, C, out=C)
     C *= own.J
-    return -2 * (C @ Q), -2 * (C.T @ P[rows])
+    # The factor -2 goes to the small side of each product.
+    return C @ (-2 * Q), C.T @ (-2 * P[rows])
 
 
 def _exact_terms(

@@ -46,9 +46,10 @@ def difference_adjoint(Z: Array) -> Array:
     >>> difference_adjoint(np.array([[3.0], [-2.0]])).ravel().tolist()
     [-3.0, 5.0, -2.0]
     """
-    out = np.zeros((Z.shape[0] + 1, Z.shape[1]))
-    out[:-1] -= Z
-    out[1:] += Z
+    out = np.empty((Z.shape[0] + 1, Z.shape[1]))
+    np.negative(Z[0], out=out[0])
+    np.subtract(Z[:-1], Z[1:], out=out[1:-1])
+    out[-1] = Z[-1]
     return out
 
 

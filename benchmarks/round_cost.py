@@ -1,0 +1,91 @@
+"""What one synchronous round of the paper's method costs over its bare arithmetic.
+
+Bare: ``E = J * (Y - P Q^T)`` and the two products ``E Q``, ``E^T P``. A round: the whole thing
+with sites, encoded messages, fixed-point sums and both smoothness terms. Both are timed in this
+process, turn by turn, and the ratio of medians is printed.
+
+    python benchmarks/round_cost.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from flfl.estimators.network import partition
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.ledger import Ledger
+from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.federation.site import Site
+from flfl.data.sensors import Sensors
+from flfl.model.graph import region_laplacian
+
+
+def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator, list[Site]]:
+    rng = np.random.default_rng(0)
+    places = rng.random((M, 2))
+    ids = tuple(f"s{i}" for i in range(M))
+    groups = partition(Sensors(ids, places, "metric"))
+    plan = PaperPlan(rank=k, rounds=rounds, check_every=10**9, schedule="synchronous")
+    sizes = {"slots": N, "rank": k}
+    sites = []
+    for name in groups.site_names:
+        home = groups.members(name)
+        label = int(groups.regions[home[0]])
+        L = region_laplacian(places[home], "metric", 3, size=len(home))
+        Z = np.sin(np.arange(N) / 20) + 0.3 * rng.standard_normal((len(home), N))
+        known = rng.random(Z.shape) < rate
+        labels = groups.regions[home].tolist()
+        program = PaperSite([ids[i] for i in home], home, Z, known, labels, {label: L}, plan, 0)
+        sites.append(Site(name, program, PROTOCOL, sizes))
+    program = coordinate(plan, N, 0, Ledger())
+    return Coordinator(program, PROTOCOL, groups.site_names, sizes), sites
+
+
+def bare(Y: np.ndarray, J: np.ndarray, P: np.ndarray, Q: np.ndarray) -> None:
+    E = J * (Y - P @ Q.T)
+    E @ Q
+    E.T @ P
+
+
+def measure(M: int, N: int, k: int, rate: float, repeats: int) -> tuple[float, float, int]:
+    coordinator, sites = build(M, N, k, rate, 10 * repeats)
+    by_name = {site.name: site for site in sites}
+    rng = np.random.default_rng(1)
+    Y, J = rng.standard_normal((M, N)), (rng.random((M, N)) < rate).astype(float)
+    P, Q = rng.standard_normal((M, k)), rng.standard_normal((N, k))
+    outbox = coordinator.start()
+    for _ in range(3):  # hello, start and the first check come before the rounds
+        outbox = [e for name, q in outbox for e in coordinator.receive(by_name[name].receive(q))]
+    if len(outbox) == len(sites):  # the check's verdict
+        outbox = [e for name, q in outbox for e in coordinator.receive(by_name[name].receive(q))]
+    times: dict[str, list[float]] = {"round": [], "bare": []}
+    for _ in range(repeats):
+        start = time.perf_counter()
+        outbox = [e for name, q in outbox for e in coordinator.receive(by_name[name].receive(q))]
+        middle = time.perf_counter()
+        bare(Y, J, P, Q)
+        times["round"].append(middle - start)
+        times["bare"].append(time.perf_counter() - middle)
+    return float(np.median(times["round"])), float(np.median(times["bare"])), len(sites)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=60)
+    repeats = parser.parse_args().repeats
+    print(f"{'sensors':>8} {'slots':>6} {'rank':>5} {'rate':>5} {'sites':>6} {'round ms':>9} {'bare ms':>8} {'ratio':>6}")
+    with threadpool_limits(limits=1):
+        for rate in (0.1, 0.9):
+            full, least, sites = measure(35, 8647, 10, rate, repeats)
+            print(
+                f"{35:>8} {8647:>6} {10:>5} {rate:>5} {sites:>6} {1e3 * full:>9.2f}"
+                f" {1e3 * least:>8.2f} {full / least:>6.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
