@@ -40,7 +40,7 @@ def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator
         known = rng.random(Z.shape) < rate
         labels = groups.regions[home].tolist()
         program = PaperSite([ids[i] for i in home], home, Z, known, labels, {label: L}, plan, 0)
-        sites.append(Site(name, program, PROTOCOL, sizes))
+        sites.append(Site(name, program, PROTOCOL))
     program = coordinate(plan, N, 0, Ledger())
     return Coordinator(program, PROTOCOL, groups.site_names, sizes), sites
 
@@ -77,7 +77,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=60)
     repeats = parser.parse_args().repeats
-    print(f"{'sensors':>8} {'slots':>6} {'rank':>5} {'rate':>5} {'sites':>6} {'round ms':>9} {'bare ms':>8} {'ratio':>6}")
+    print(
+        f"{'sensors':>8} {'slots':>6} {'rank':>5} {'rate':>5} {'sites':>6} {'round ms':>9} {'bare ms':>8} {'ratio':>6}"
+    )
     with threadpool_limits(limits=1):
         for rate in (0.1, 0.9):
             full, least, sites = measure(35, 8647, 10, rate, repeats)

@@ -56,7 +56,9 @@ def main() -> None:
     sizes = [(125, 5000), (250, 5000), (500, 5000), (250, 2500), (250, 10000)]
     if not arguments.small:
         sizes += [(1000, 5000), (2000, 5000), (250, 20000), (2000, 20000)]
-    print("| sensors | slots | matrix MB | s a round | us a cell a round | peak MB | peak / matrix |")
+    print(
+        "| sensors | slots | matrix MB | s a round | us a cell a round | peak MB | peak / matrix |"
+    )
     print("|---|---|---|---|---|---|---|")
     for M, N in sizes:
         command = [sys.executable, __file__, "--one", str(M), str(N)]

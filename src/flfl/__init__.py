@@ -5,10 +5,8 @@
 
 from importlib.metadata import version
 
-from flfl.estimators import PaperFLFL
+from flfl.estimators import FLFL, PaperFLFL
 from flfl.recovery import Recovery, recover
-
-FLFL = PaperFLFL
 
 __version__ = version("flfl")
 __all__ = ["FLFL", "PaperFLFL", "Recovery", "recover"]

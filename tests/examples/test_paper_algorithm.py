@@ -52,7 +52,6 @@ def test_the_package_equals_the_printed_loop():
                 7,
             ),
             PROTOCOL,
-            sizes,
         )
         for r in (0, 1)
     ]

@@ -54,7 +54,7 @@ def build(groups, plan, Z=None, known=None, seed=3):
             plan,
             seed,
         )
-        sites.append(Site(f"site{number}", program, PROTOCOL, SIZES))
+        sites.append(Site(f"site{number}", program, PROTOCOL))
     ledger = Ledger()
     program = coordinate(plan, N, seed, ledger)
     coordinator = Coordinator(program, PROTOCOL, [site.name for site in sites], SIZES)

@@ -11,6 +11,7 @@ from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.lfa import LFA
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
+from flfl.estimators.dynamic import FLFL
 from flfl.estimators.paper import PaperFLFL
 
 
@@ -39,6 +40,13 @@ class Method:
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
+        Method(
+            "flfl",
+            FLFL,
+            "our default: a dynamic factor model through one fixed projection, with local heads",
+            federated=True,
+            seeded=True,
+        ),
         Method(
             "flfl-paper",
             PaperFLFL,

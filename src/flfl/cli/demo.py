@@ -44,7 +44,7 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     for path in (filled, flags):
         check_writable(path)
     table, sensors = load_dataset(DATASET)
-    method = "flfl-paper"
+    method = "flfl"
     result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
     end_progress()
     write_result(filled, flags, table, result)

@@ -10,7 +10,7 @@ import click
 from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
-from flfl.cli.say import figure, json_option, print_json, print_table, size
+from flfl.cli.say import exposure_option, figure, json_option, print_json, print_table, size
 from flfl.cli.tables import read_tables, table_options
 from flfl.data.masks import PATTERNS
 from flfl.errors import InputError
@@ -25,7 +25,7 @@ from flfl.errors import InputError
     "--pattern", "patterns", default="random", show_default=True, help="random, block, outage."
 )
 @click.option(
-    "--methods", default="flfl-paper,linear", show_default=True, help="Names from `flfl methods`."
+    "--methods", default="flfl,linear", show_default=True, help="Names from `flfl methods`."
 )
 @click.option(
     "--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="How many seeds."
@@ -37,6 +37,7 @@ from flfl.errors import InputError
     type=click.IntRange(min=1),
     help="Slots in a block.",
 )
+@exposure_option
 @json_option
 def evaluate(
     rates: str,
@@ -44,6 +45,7 @@ def evaluate(
     methods: str,
     seeds: int,
     block_length: int,
+    max_exposure: float | None,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -51,7 +53,7 @@ def evaluate(
 
     \b
     Example:
-      flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl-paper,linear
+      flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl,linear
     """
     chosen = _names(methods, "--methods")
     for name in chosen:
@@ -74,6 +76,7 @@ def evaluate(
         patterns=shapes,
         seeds=range(seeds),
         block_length=block_length,
+        options={} if max_exposure is None else {"flfl": {"max_exposure": max_exposure}},
         report=_progress,
     )
     if as_json:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from flfl.cli.say import (
+    exposure_option,
     end_progress,
     figure,
     json_option,
@@ -38,7 +39,18 @@ from flfl.recovery import recover as recover_table
     type=click.Path(path_type=Path),
     help="Also write a long table: time, sensor, value, flag, lower, upper.",
 )
-@click.option("--method", default="flfl-paper", show_default=True, help="See `flfl methods`.")
+@click.option("--method", default="flfl", show_default=True, help="See `flfl methods`.")
+@exposure_option
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "full"]),
+    help="quick leaves the costly boosted head out.  [default: full]",
+)
+@click.option(
+    "--projection",
+    type=click.Choice(["fixed", "learned", "adaptive"]),
+    help="How readings enter the sums.  [default: fixed]",
+)
 @click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
 @seed_option
 @json_option
@@ -46,6 +58,9 @@ def recover(
     out: Path,
     flags_path: Path | None,
     method: str,
+    max_exposure: float | None,
+    effort: str | None,
+    projection: str | None,
     rank: int | None,
     seed: int,
     as_json: bool,
@@ -54,7 +69,7 @@ def recover(
     """Fill the gaps of READINGS.
 
     READINGS is a CSV (wide or long) or Parquet file, optionally .gz. Observed values are never
-    altered. A tenth of them is first hidden and recovered, and the scores are printed.
+    altered. Some of them are held out and recovered too, and the scores are printed.
 
     \b
     Example:
@@ -64,7 +79,13 @@ def recover(
     if flags_path is not None:
         check_writable(flags_path, files["readings"])
     table, sensors = read_tables(**files)
-    options: dict[str, Any] = {} if rank is None else {"rank": rank}
+    given = {
+        "max_exposure": max_exposure,
+        "effort": effort,
+        "projection": projection,
+        "rank": rank,
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     result = recover_table(
         table, sensors, method=method, seed=seed, progress=round_progress(method), **options
     )
@@ -94,7 +115,7 @@ def print_result(result: Recovery, method: str) -> None:
         f" {summary['observed']} observed, {summary['recovered']} recovered,"
         f" {summary['refused']} refused"
     )
-    click.echo("Error on a tenth of the readings, hidden and recovered (same units as the file):")
+    click.echo("Error on readings that were hidden and recovered (same units as the file):")
     names = {
         "flfl": method,
         "alone": "each sensor alone (pchip)",
@@ -108,9 +129,23 @@ def print_result(result: Recovery, method: str) -> None:
         ],
     )
     click.echo(_verdict(result))
-    click.echo(
+    click.echo(_what_left(summary))
+
+
+def _what_left(summary: dict[str, Any]) -> str:
+    """One plain sentence on what left the sites."""
+    sent = (
         f"{summary['rounds']} rounds; sites sent {size(summary['bytes_up'])} and received"
-        f" {size(summary['bytes_down'])} (the readings themselves are {size(summary['bytes_raw'])})"
+        f" {size(summary['bytes_down'])} (the readings themselves are {size(summary['bytes_raw'])})."
+    )
+    if summary["numbers_per_reading"] >= 1:
+        return f"{sent} Uploads were plain: the coordinator can compute every reading."
+    if summary["numbers_per_reading"] == 0:
+        return sent
+    return (
+        f"{sent} Only sums left: {100 * summary['numbers_per_reading']:.0f} numbers for every 100"
+        f" readings; exposure at most {summary['exposure']['worst']:.2f}, median"
+        f" {summary['exposure']['median']:.2f}."
     )
 
 

@@ -49,6 +49,27 @@ class Grid:
         return round(float(self.positions[-1])) + 1 - len(self.positions) if self.regular else 0
 
 
+def natural_period(grid: Grid) -> int:
+    """Slots in the season that a grid suggests: a day of hours, a week of days, a year of months.
+
+    Examples
+    --------
+    >>> index = pd.date_range("2024-01-01", periods=3, freq="MS")
+    >>> natural_period(infer_grid(Times(index, index)))
+    12
+    """
+    if not grid.regular or not isinstance(grid.step, pd.Timedelta):
+        return 0
+    if grid.months:
+        return 12 // grid.months if 12 % grid.months == 0 else 0
+    day = pd.Timedelta(days=1)
+    if grid.step == day:
+        return 7
+    # Finer than five minutes a day has too many slots for a few harmonics to be worth it.
+    slots = day / grid.step
+    return int(slots) if slots == int(slots) and 2 < slots <= 288 else 0
+
+
 def infer_grid(times: Times) -> Grid:
     """Find the grid of sorted times without repetition (at least two of them).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from flfl.data.grid import infer_grid
+from flfl.data.grid import Grid, infer_grid, natural_period
 from flfl.data.sensors import Sensors, sensors_from_frame
 from flfl.data.times import Times
 from flfl.errors import InputError
@@ -32,9 +32,13 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     estimates_ : (n_slots, n_sensors) array, the method's value for every entry
+    period_ : slots in the season that the time grid suggests (24 for hours), 0 for none
     ledger_ : what travelled between the parties (empty for a method that is not federated)
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
+
+    _by_sensor: ClassVar[tuple[str, ...]] = ()
+    """Further fitted arrays whose last axis is the sensors that have readings."""
 
     @abstractmethod
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
@@ -76,7 +80,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         ids = tuple(map(str, getattr(self, "feature_names_in_", range(values.shape[1]))))
         known_sensors = resolve_sensors(ids, sensors, sites)
-        positions = _positions(len(values), index)
+        grid = _grid(index)
+        positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
+        self.period_ = 0 if grid is None else natural_period(grid)
         alive = ~np.isnan(values).all(axis=0)
         if not alive.any():
             raise InputError(
@@ -88,11 +94,10 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         with threadpool_limits(limits=1):
             # Small products on two cores run faster on one thread than on two.
             estimates = self._estimate(Y, positions, known_sensors.subset(alive)).T
-        if everyone:
-            self.estimates_ = estimates
-        else:
-            self.estimates_ = np.full(values.shape, np.nan)
-            self.estimates_[:, alive] = estimates
+        self.estimates_ = estimates
+        if not everyone:
+            for name in ("estimates_", *self._by_sensor):
+                setattr(self, name, _widen(getattr(self, name), alive))
         self._index = index
         return self
 
@@ -181,8 +186,15 @@ def resolve_sensors(
     return resolved.with_sites(sites)
 
 
-def _positions(n_slots: int, index: pd.Index | None) -> Array:
-    """Elapsed steps where the index holds increasing times, else the slots' numbers."""
+def _widen(values: Array, alive: NDArray[np.bool_]) -> Array:
+    """NaN for the sensors that had nothing to say."""
+    out = np.full((*values.shape[:-1], len(alive)), np.nan)
+    out[..., alive] = values
+    return out
+
+
+def _grid(index: pd.Index | None) -> Grid | None:
+    """The time grid where the index holds increasing times."""
     if isinstance(index, pd.DatetimeIndex) and index.is_monotonic_increasing and index.is_unique:
-        return infer_grid(Times(index, index)).positions
-    return np.arange(n_slots, dtype=np.float64)
+        return infer_grid(Times(index, index))
+    return None

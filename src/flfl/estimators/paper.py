@@ -120,7 +120,7 @@ class PaperFLFL(BaseRecoverer):
         homes = [self.partition_.members(name) for name in names]
         scalings = [Scaling.fit(Y[home]) for home in homes]
         sites = [
-            Site(name, self._site(Y, home, scaling, sensors, plan), PROTOCOL, sizes)
+            Site(name, self._site(Y, home, scaling, sensors, plan), PROTOCOL)
             for name, home, scaling in zip(names, homes, scalings, strict=True)
         ]
         program = coordinate(plan, Y.shape[1], self.random_state, self.ledger_, self.progress)

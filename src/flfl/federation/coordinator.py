@@ -53,7 +53,8 @@ class Coordinator:
     program : the algorithm's coordinator part
     protocol : the kinds of messages it uses
     roster : the sites, in the order in which floating-point answers are taken
-    sizes : dimensions known beforehand, such as ``{"slots": N, "rank": k}``
+    sizes : dimensions such as ``{"slots": N, "rank": k}``; the program may add to them as it learns
+        them
     run : identifies the run in every message
     """
 
@@ -70,7 +71,7 @@ class Coordinator:
         self._program = program
         self._protocol = protocol
         self._roster = tuple(roster)
-        self._sizes = dict(sizes)
+        self._sizes = sizes
         self._run = run
         self._number = 0
         self._ask: Ask | None = None

@@ -15,6 +15,8 @@ class Ledger:
     up, down : bytes by kind of message, from the sites and to the sites
     messages_up, messages_down : the same in messages
     rounds : training rounds the coordinator ran (checks and greetings are not rounds)
+    exchanges : question-and-sum exchanges by phase of the run (selection, guard, fit, heads)
+    numbers : independent numbers about readings that were released (0 without messages)
     notes : plain sentences on what the run did by itself (a cut step, an early stop)
 
     Examples
@@ -30,6 +32,8 @@ class Ledger:
     messages_up: Counter[str] = field(default_factory=Counter)
     messages_down: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
+    exchanges: Counter[str] = field(default_factory=Counter)
+    numbers: int = 0
     notes: list[str] = field(default_factory=list)
 
     def sent_up(self, kind: str, size: int) -> None:

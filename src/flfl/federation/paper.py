@@ -137,6 +137,8 @@ def coordinate(
                 watch.bad += float(upload["bad"])
                 Q = Q - watch.eta * upload["grad_Q"]
     ledger.notes += watch.notes
+    # Each sensor's own gradient of every slot, in every round: nothing is summed away.
+    ledger.numbers = ledger.rounds * len(turns) * n_slots * plan.rank
     yield Ask("restore")
     yield Ask("finish", {"Q": watch.best})
 
@@ -241,6 +243,7 @@ class PaperSite:
             self._region(np.flatnonzero(labels == label), Z, known, held, laplacians[int(label)])
             for label in dict.fromkeys(labels.tolist())
         ]
+        self.sizes = {"slots": Z.shape[1], "rank": plan.rank}
         self._Q: Array | None = None
         self._answers: dict[str, Callable[..., Reply]] = {
             "hello": self._hello,

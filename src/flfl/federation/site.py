@@ -17,6 +17,10 @@ Reply = Mapping[str, np.ndarray | float | Fixed]
 class SiteProgram(Interface):
     """An algorithm's part at a site: readings, latent vectors and coordinates live here."""
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Dimensions known so far, such as ``{"slots": N, "rank": k}``: messages must fit them."""
+
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one question. What the schema marks ``sum`` is put in fixed point on the way."""
 
@@ -32,16 +36,12 @@ class Site:
     name : as in the roster
     program : the algorithm's part here
     protocol : the kinds of messages it answers
-    sizes : dimensions known beforehand, such as ``{"slots": N, "rank": k}``
     """
 
-    def __init__(
-        self, name: str, program: SiteProgram, protocol: Protocol, sizes: Mapping[str, int]
-    ) -> None:
+    def __init__(self, name: str, program: SiteProgram, protocol: Protocol) -> None:
         self.name = name
         self.program = program
         self._protocol = protocol
-        self._sizes = dict(sizes)
         self._run: str | None = None
         self._number = 0
 
@@ -55,7 +55,7 @@ class Site:
         ProtocolError
             When it is for another site or run, or not newer than the last one answered.
         """
-        question = decode_question(data, self._protocol, self._sizes)
+        question = decode_question(data, self._protocol, self.program.sizes)
         if question.to not in ("*", self.name):
             raise ProtocolError(f"{self.name}: a question for {question.to} came here")
         if self._run not in (None, question.run):

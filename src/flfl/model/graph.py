@@ -44,6 +44,35 @@ def to_metric(coordinates: Array, kind: CoordinateKind) -> Array:
     )
 
 
+def to_plane(coordinates: Array, kind: CoordinateKind) -> Array:
+    """Places on a flat map (M, 2): kilometres east and north of the middle, or x and y as given.
+
+    Examples
+    --------
+    >>> to_plane(np.array([[0.0, 179.0], [0.0, -179.0]]), "latlon").round().tolist()
+    [[-111.0, 0.0], [111.0, 0.0]]
+    """
+    if kind == "metric":
+        return np.asarray(coordinates, dtype=float)
+    lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
+    # A circular mean: the middle of 179 and -179 degrees is 180, not 0.
+    middle = np.angle(np.exp(1j * lon).mean())
+    east = np.angle(np.exp(1j * (lon - middle))) * np.cos(lat.mean())
+    return EARTH_RADIUS_METRES / 1000 * np.column_stack([east, lat - lat.mean()])
+
+
+def map_box(plane: Array) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Corners of the map that the owners publish.
+
+    Examples
+    --------
+    >>> map_box(np.array([[0.0, 1.0], [2.0, 0.0]]))
+    ((0.0, 0.0), (2.0, 1.0))
+    """
+    (left, low), (right, high) = plane.min(axis=0).tolist(), plane.max(axis=0).tolist()
+    return (left, low), (right, high)
+
+
 def distances(coordinates: Array, kind: CoordinateKind) -> Array:
     """Pairwise distances: great-circle metres for latitude/longitude, else Euclidean.
 

@@ -1,0 +1,199 @@
+"""``FLFL``: the default method behind the estimator's contract."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from flfl.data.sensors import Sensors
+from flfl.engines import inprocess
+from flfl.engines.inprocess import Tap
+from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.network import partition
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
+from flfl.federation.factors.program import Progress
+from flfl.federation.factors.site import Sensing
+from flfl.federation.site import Site
+from flfl.model.graph import map_box, to_plane
+
+_COUNT = Interval(Integral, 1, None, closed="left")
+
+
+class FLFL(BaseRecoverer):
+    """Federated recovery by a dynamic factor model seen through one fixed projection.
+
+    Everything that leaves a site is a sum over sensors; the readings enter one such sum, the
+    same in every round, with at most ``0.6 * max_exposure`` numbers for each reading. Each site
+    then adds what its own sensors know, and the network chooses among these heads from sums of
+    held-out errors. Nothing needs tuning.
+
+    Parameters
+    ----------
+    max_exposure : cap on the share of a sensor's news that the sums may carry (0 to 1). 1 means
+        a trusted coordinator: guard off, projection renewed every round, rank free.
+    projection : ``"fixed"``, ``"learned"`` (adaptive on the oldest slots, then frozen),
+        ``"adaptive"``; None is fixed, or adaptive at ``max_exposure=1``
+    effort : ``"full"``, or ``"quick"`` without the boosted head
+    rank, transform, season, length, noise, rounds : None chooses from sums. ``transform`` is
+        ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0 for none; ``length``
+        and ``noise`` belong to each sensor's own smoother
+    coverage : of the prediction intervals
+    n_regions : regions to find from the coordinates (default: one for about 8 sensors)
+    random_state : seed of every random draw
+
+    Attributes
+    ----------
+    estimates_, lower_, upper_ : (n_slots, n_sensors), every entry and its interval
+    holdout_, inside_ : estimates of the readings that were held out for choosing, and whether each
+        lay in its interval; NaN elsewhere
+    exposure_ : exposure of each sensor, computed before its first upload
+    settings_ : what was chosen
+    n_rounds_, ledger_, partition_ : as their names say
+    site_logs_ : what each site wrote about its exposure
+
+    Examples
+    --------
+    >>> t = np.arange(200.0)
+    >>> X = np.column_stack([np.sin(t / 9 + i / 20) + i for i in range(6)])
+    >>> X[20:23, 1] = np.nan
+    >>> filled = FLFL(effort="quick").fit_transform(X)
+    >>> bool(np.isnan(filled).any())
+    False
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_exposure": [Interval(Real, 0, 1, closed="right")],
+        "projection": [StrOptions({"fixed", "learned", "adaptive"}), None],
+        "effort": [StrOptions({"full", "quick"})],
+        "rank": [_COUNT, None],
+        "transform": [StrOptions({"none", "sqrt", "log1p"}), None],
+        "season": [Interval(Integral, 0, None, closed="left"), None],
+        "length": [Interval(Real, 0, None, closed="neither"), None],
+        "noise": [Interval(Real, 0, None, closed="neither"), None],
+        "rounds": [_COUNT, None],
+        "coverage": [Interval(Real, 0, 1, closed="neither")],
+        "n_regions": [_COUNT, None],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        max_exposure: float = 0.5,
+        projection: str | None = None,
+        effort: str = "full",
+        rank: int | None = None,
+        transform: str | None = None,
+        season: int | None = None,
+        length: float | None = None,
+        noise: float | None = None,
+        rounds: int | None = None,
+        coverage: float = 0.9,
+        n_regions: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.max_exposure = max_exposure
+        self.projection = projection
+        self.effort = effort
+        self.rank = rank
+        self.transform = transform
+        self.season = season
+        self.length = length
+        self.noise = noise
+        self.rounds = rounds
+        self.coverage = coverage
+        self.n_regions = n_regions
+        self.random_state = random_state
+
+    _by_sensor: ClassVar[tuple[str, ...]] = (
+        "lower_",
+        "upper_",
+        "holdout_",
+        "inside_",
+        "exposure_",
+    )
+
+    progress: Progress | None = None
+    """Called with (round, rounds, held-out error) after every round."""
+    tap: Tap | None = None
+    """Hears every message; the audit listens here."""
+
+    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
+        self._validate_params()
+        self.partition_ = partition(
+            sensors, self.n_regions, np.random.default_rng(self.random_state)
+        )
+        plane = None
+        box = None
+        if sensors.coordinates is not None and sensors.kind is not None:
+            plane = to_plane(sensors.coordinates, sensors.kind)
+            box = map_box(plane)
+        plan = self._plan(box, positions)
+        programs = [
+            FactorSite(self._sensing(Y, name, positions, sensors, plane), plan, self.random_state)
+            for name in self.partition_.site_names
+        ]
+        self._run(plan, programs, Y.shape[1])
+        return self._collect(programs, Y)
+
+    def _plan(self, box: Any, positions: Array) -> FactorPlan:
+        trusted = self.max_exposure >= 1
+        return FactorPlan(
+            max_exposure=float(self.max_exposure),
+            projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]
+            rank=self.rank,
+            transform=self.transform,  # type: ignore[arg-type]
+            period=self.season,
+            candidate_period=self.period_,
+            length=self.length,
+            noise=self.noise,
+            rounds=self.rounds,
+            box=box,
+            boost=self.effort == "full",
+            coverage=self.coverage,
+        )
+
+    def _sensing(
+        self, Y: Array, name: str, positions: Array, sensors: Sensors, plane: Array | None
+    ) -> Sensing:
+        home = self.partition_.members(name)
+        return Sensing(
+            name,
+            [sensors.ids[i] for i in home],
+            Y[home],
+            ~np.isnan(Y[home]),
+            None if plane is None else plane[home],
+            positions,
+        )
+
+    def _run(self, plan: FactorPlan, programs: list[FactorSite], n_slots: int) -> None:
+        sizes: dict[str, int] = {}
+        run = coordinate(plan, n_slots, self.ledger_, sizes, self.progress)
+        sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
+        names = [site.name for site in sites]
+        coordinator = Coordinator(run.program(), PROTOCOL, names, sizes)
+        inprocess.run(coordinator, sites, self.ledger_, self.tap)
+        self.settings_, self.windows_, self.history_ = run.settings, run.windows, run.history
+        self.n_rounds_ = self.ledger_.rounds
+        self.site_logs_ = {p.sensing.name: tuple(p.log) for p in programs}
+
+    def _collect(self, programs: list[FactorSite], Y: Array) -> Array:
+        """Every owner's own result, side by side (the estimator plays all the owners)."""
+        estimate, lower, upper, holdout, inside = (np.empty_like(Y) for _ in range(5))
+        self.exposure_ = np.empty(len(Y))
+        for program in programs:
+            home = self.partition_.members(program.sensing.name)
+            result = program.heads.recovered()  # type: ignore[union-attr]
+            estimate[home], lower[home], upper[home] = result.estimate, result.lower, result.upper
+            holdout[home], inside[home] = result.holdout, result.inside
+            self.exposure_[home] = program.leverage
+        self.lower_, self.upper_ = lower.T, upper.T
+        self.holdout_, self.inside_ = holdout.T, inside.T
+        if self.max_exposure >= 1:
+            # The projection is renewed every round: a linear read-out reaches everything.
+            self.exposure_[:] = 1.0
+        return estimate

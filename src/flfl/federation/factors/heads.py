@@ -1,0 +1,226 @@
+"""What a site does alone with the shared model, and the sums by which the network chooses.
+
+Every candidate estimates an entry *without that entry itself*, so its errors on held-out
+readings tell how it will do in the gaps. What leaves is, for each class of distance to the
+nearest reading, the sum of products of the candidates' errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.site import Reply
+from flfl.model.heads import candidates as local
+from flfl.model.heads import intervals, mixing
+from flfl.model.shared.units import Units
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A site's result in the readings' units, each (m, N).
+
+    ``holdout`` holds the estimates of the held-out readings (NaN elsewhere), made with weights
+    that were fitted on the other half of them; ``inside`` tells whether the reading lay in an
+    interval calibrated on the other half (NaN elsewhere).
+    """
+
+    estimate: Array
+    lower: Array
+    upper: Array
+    holdout: Array
+    inside: Array
+
+
+class LocalHeads:
+    """Candidates, their mixture and the intervals of one site.
+
+    Parameters
+    ----------
+    Y : (m, N) known readings in model units; known, held : (m, N)
+    curve, without : the shared curve ``p . m``, and what it would be without the reading itself
+    sizes : the site's message sizes, kept up to date here
+    """
+
+    def __init__(
+        self,
+        *,
+        Y: Array,
+        known: Mask,
+        held: Mask,
+        curve: Array,
+        without: Array,
+        raw: Array,
+        units: Units,
+        positions: Array,
+        plan: FactorPlan,
+        rng: np.random.Generator,
+        sizes: MutableMapping[str, int],
+    ) -> None:
+        # A spike is no evidence about its neighbours, and no fair test either.
+        calm = ~local.spikes(Y, known, curve)
+        self.Y, self.gaps, self.curve = Y, ~known, curve
+        self.known, self.held = known & calm, held & calm
+        self.raw, self.units, self.plan, self.rng, self.sizes = raw, units, plan, rng, sizes
+        self.phase = local.phase(positions, plan.candidate_period)
+        used = self.known & ~self.held
+        self.fit = local.candidates(Y, used, curve, without)
+        self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics)
+        # The boosted head corrects a mixture of leave-one-out estimates; the others join later.
+        first = len(local.LEAVE_ONE_OUT if plan.boost else local.NAMES)
+        self.X, self.Z = self.fit.values[:first], self.final.values[:first]
+        self.at = np.nonzero(self.held)
+        self.bins = self.fit.bins[self.at]
+        self.runs = 2 * mixing.run_lengths(*self.at) - 1
+        self.sizes["bins"], self.sizes["candidates"] = mixing.BINS, len(self.X)
+        self._recovered: Recovered | None = None
+        self._answers: dict[str, Callable[..., Reply]] = {
+            "heads": self._heads,
+            "mix": self._mix,
+            "boost": self._boost,
+            "settle": self._settle,
+            "publish": self._publish,
+        }
+
+    def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
+        """Answer one of the last questions of the protocol."""
+        return self._answers[kind](**body)
+
+    def recovered(self) -> Recovered:
+        """The result, once the run has ended."""
+        assert self._recovered is not None, "the run has not finished"
+        return self._recovered
+
+    @property
+    def errors(self) -> Array:
+        """Held-out errors of the candidates (C, n), in model units, spikes reined in."""
+        return np.clip(self.X[:, *self.at] - self.Y[self.at], -5.0, 5.0)
+
+    def _sums(self, weight: Array, mixed: Array) -> Reply:
+        G = mixing.error_sums(self.errors, weight, self.bins, mixing.BINS)
+        return {
+            "errors": G,
+            "weight": float(weight.sum()),
+            "absolute": float(np.abs(mixed).sum()),
+            "entries": np.bincount(self.bins, minlength=mixing.BINS).astype(float),
+            "runs": np.bincount(self.bins, self.runs, mixing.BINS),
+        }
+
+    def _heads(self) -> Reply:
+        return self._sums(np.ones(len(self.bins)), self.errors.mean(axis=0))
+
+    def _mixed(self, weights: Array) -> Array:
+        return mixing.combine(self.errors, weights, self.bins)
+
+    def _mix(self, weights: np.ndarray, knee: np.ndarray) -> Reply:
+        mixed = self._mixed(weights)
+        return self._sums(mixing.robust_weight(mixed, float(knee)), mixed)
+
+    def _boost(self, weights: np.ndarray) -> Reply:
+        """Add the boosted head, which corrects the mixture so far, to the candidates."""
+        bases = (
+            mixing.combine(self.X, weights, self.fit.bins),
+            mixing.combine(self.Z, weights, self.final.bins),
+        )
+        held, gaps = local.boosted(
+            self.fit,
+            self.final,
+            bases,
+            self.Y,
+            (self.known & ~self.held, self.held, self.gaps),
+            self.curve,
+            self.phase,
+            self.rng,
+        )
+        self.X = np.concatenate([self.fit.values, held[None]])
+        self.Z = np.concatenate([self.final.values, gaps[None]])
+        self.sizes["candidates"] = len(self.X)
+        return self._heads()
+
+    def _settle(
+        self,
+        weights: np.ndarray,
+        knee: np.ndarray,
+        scale: np.ndarray,
+        mean_weight: np.ndarray,
+        spread: np.ndarray,
+    ) -> Reply:
+        """Deviations of the site and of its sensors from the network's weights, shrunk."""
+        sensor = self.at[0]
+        weight = mixing.robust_weight(self._mixed(weights), float(knee)) / float(mean_weight)
+
+        def deviate(chosen: Mask) -> Array:
+            return mixing.local_weights(
+                self.errors[:, chosen],
+                weight[chosen],
+                self.bins[chosen],
+                sensor[chosen],
+                len(self.Y),
+                weights,
+                float(scale) * spread,
+            )
+
+        everything = np.ones(len(sensor), dtype=bool)
+        rows = np.arange(len(self.Y))[:, None]
+        self._estimate = mixing.combine(self.Z, deviate(everything), rows, self.final.bins)
+        # Honest errors for the intervals: each half of time judged by weights from the other.
+        self._honest = np.empty(len(sensor))
+        for train, use in self._halves():
+            W = deviate(train)
+            self._honest[use] = mixing.combine(
+                self.X[:, *self.at][:, use], W, sensor[use], self.bins[use]
+            )
+        self._steps = mixing.resolutions(self.raw, self.known)
+        units_held = self.units.back_at(self._honest, *self.at)
+        truth = self.raw[self.at]
+        return {"snap": mixing.snap_sums(units_held, self._steps[sensor], truth)}
+
+    def _halves(self) -> list[tuple[Mask, Mask]]:
+        """Held-out entries to fit on and to judge, twice; no run of slots is split much."""
+        half = (self.at[1] // 48) % 2 == 0
+        return [(half, ~half), (~half, half)]
+
+    def _inside(self, features: Array, error: Array) -> Array:
+        """Whether each held-out reading lies in an interval calibrated on the other half."""
+        inside = np.empty(len(error))
+        for train, use in self._halves():
+            calibration = intervals.calibrate(
+                features[:, train], error[train], self.bins[train], mixing.BINS,
+                level=self.plan.coverage,
+            )  # fmt: skip
+            low, high = intervals.interval(
+                np.zeros(int(use.sum())), features[:, use], self.bins[use], calibration
+            )
+            inside[use] = (low <= error[use]) & (error[use] <= high)
+        return inside
+
+    def _publish(self, snap: np.ndarray) -> Reply:
+        """Intervals and the way back to the readings' units; nothing more is asked."""
+        error = self.Y[self.at] - self._honest
+        features = local.scale_features(self.fit, self.X)[:, *self.at]
+        calibration = intervals.calibrate(
+            features, error, self.bins, mixing.BINS, level=self.plan.coverage
+        )
+        lower, upper = intervals.interval(
+            self._estimate, local.scale_features(self.final, self.Z), self.final.bins, calibration
+        )
+        holdout, inside = (np.full(self.Y.shape, np.nan) for _ in range(2))
+        inside[self.at] = self._inside(features, error)
+        width, steps = float(snap), self._steps[:, None]
+        held = self.units.back_at(self._honest, *self.at)
+        holdout[self.at] = mixing.snap(held, self._steps[self.at[0]], width)
+        self._recovered = Recovered(
+            mixing.snap(self.units.back(self._estimate), steps, width),
+            self.units.back(lower),
+            self.units.back(upper),
+            holdout,
+            inside,
+        )
+        return {}

@@ -1,0 +1,366 @@
+"""The coordinator's part: what it asks, in order, and what it makes of the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, MutableMapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.errors import InputError
+from flfl.federation.coordinator import Ask, Program, Replies
+from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.ledger import Ledger
+from flfl.model.heads import mixing
+from flfl.model.heads.candidates import LEAVE_ONE_OUT, NAMES
+from flfl.model.shared import dynamics, guard, projection, selection, windows
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int, float], None]
+Steps = Generator[Ask, Replies, None]
+
+_KNEE = 0.2
+"""Errors below this share of the mean absolute error count as squares, above as absolutes."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the selection decided."""
+
+    transform: str
+    period: int
+    scale: float
+    length: float
+    noise: float
+    gain: float
+    rank: int
+    least: int
+    rounds: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class State:
+    """The coordinator's model: sums and what follows from them."""
+
+    m: Array
+    A: Array
+    S: Array
+    F: Array
+    R: Array
+
+    def body(self) -> dict[str, np.ndarray | float]:
+        """As it is published."""
+        return {"m": self.m, "A": self.A, "S": self.S, "F": self.F, "R": self.R}
+
+
+class Coordination:
+    """One run. ``settings`` and ``windows`` tell afterwards what was decided.
+
+    Parameters
+    ----------
+    sizes : dimensions of the messages, filled in as they are decided
+    """
+
+    def __init__(
+        self,
+        plan: FactorPlan,
+        n_slots: int,
+        ledger: Ledger,
+        sizes: MutableMapping[str, int],
+        progress: Progress | None = None,
+    ) -> None:
+        self.plan, self.n_slots, self.ledger, self.sizes = plan, n_slots, ledger, sizes
+        self.progress = progress
+        self.settings: Settings | None = None
+        self.windows: windows.Windows | None = None
+        self.history: list[float] = []
+        self._phase = ""
+
+    def program(self) -> Program:
+        """The whole run as a sequence of questions."""
+        self.sizes["trials"] = len(self.plan.trials())
+        self._phase = "selection"
+        settings, n_sensors = yield from self._select()
+        self.settings = settings
+        if settings.rank < 1:
+            self.ledger.notes.append(
+                f"{n_sensors:.0f} sensors are too few for max_exposure {self.plan.max_exposure}:"
+                " nothing is shared and each site works alone"
+            )
+            yield self._ask("alone")
+        else:
+            if self.plan.projection == "learned":
+                n = max(int(self.plan.learning_share * self.n_slots), 10 * settings.rank)
+                yield from self._shared_fit(
+                    settings, n_sensors, min(n, self.n_slots), learning=True
+                )
+            yield from self._shared_fit(settings, n_sensors, self.n_slots, learning=False)
+        self._phase = "heads"
+        yield from self._choose()
+
+    def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
+        self.ledger.exchanges[self._phase] += 1
+        return Ask(kind, body)
+
+    # --- selection ---------------------------------------------------------------------------
+
+    def _select(self) -> Generator[Ask, Replies, tuple[Settings, float]]:
+        plan = self.plan
+        trials = plan.trials()
+        trial = 0
+        if len(trials) > 1:
+            replies = yield self._ask("trial")
+            trial = selection.choose_trial(replies.total["errors"], trials)
+        total = (yield self._ask("units", trial=trial)).total
+        n_sensors, readings = float(total["sensors"]), float(total["readings"])
+        scale = float(np.sqrt(total["squares"] / max(readings, 1.0))) or 1.0
+        memory = selection.LENGTHS[int(np.argmax(total["memory"]))]
+        length, noise = selection.smoother(memory, plan.max_exposure)
+        length, noise = plan.length or length, plan.noise or noise
+        self.sizes["slots"] = self.n_slots
+        replies = yield self._ask(
+            "span", slots=self.n_slots, scale=scale, length=length, noise=noise
+        )
+        chosen = selection.plan(
+            replies.total["counts"],
+            replies.total["speakers"],
+            round(n_sensors),
+            length,
+            plan.max_exposure,
+            selection.mean_gap(replies.total["gaps"]),
+        )
+        most = self._most_rank(n_sensors)
+        rank, least = min(chosen.rank, most), min(chosen.least, most)
+        if plan.rank is not None:
+            if plan.rank > most:
+                raise InputError(
+                    f"rank {plan.rank} is more than {n_sensors:.0f} sensors can shelter at"
+                    f" max_exposure {plan.max_exposure}",
+                    remedy=f"Use a rank of at most {most}, or none for an automatic choice",
+                )
+            rank = least = plan.rank
+        transform, period = trials[trial]
+        return (
+            Settings(
+                transform=transform,
+                period=period,
+                scale=scale,
+                length=length,
+                noise=noise,
+                gain=plan.gain or selection.gain(length, plan.max_exposure),
+                rank=rank,
+                least=least,
+                rounds=plan.rounds or chosen.rounds,
+                inner=chosen.inner,
+            ),
+            n_sensors,
+        )
+
+    def _most_rank(self, n_sensors: float) -> int:
+        """Leverages add up to the rank: with a cap on each it cannot exceed cap x sensors."""
+        if not self.plan.guarded:
+            return int(min(n_sensors, self.n_slots))
+        return int(min(0.95 * self.plan.max_exposure * n_sensors + 1e-9, self.n_slots))
+
+    # --- the shared fit ----------------------------------------------------------------------
+
+    def _shared_fit(
+        self, settings: Settings, n_sensors: float, n_slots: int, *, learning: bool
+    ) -> Steps:
+        """Projection, guard and rounds on the oldest ``n_slots`` slots."""
+        trusted = learning or not self.plan.guarded
+        self._phase = "guard"
+        span = {"scale": settings.scale, "length": settings.length, "noise": settings.noise}
+        self.sizes["slots"] = n_slots
+        counts = (yield self._ask("span", slots=n_slots, **span)).total["counts"]
+        allowed = np.inf if trusted else self.plan.allowed
+        cut = windows.cut(counts, settings.rank, allowed, settings.least)
+        self.sizes |= {"rank": settings.rank, "windows": len(cut)}
+        if not learning:
+            self.windows = cut
+            self.ledger.numbers = int(cut.released.sum())
+        noise = yield from self._project(cut, counts, n_sensors, learning)
+        replies = yield self._ask("weigh")
+        w = replies.total["w"] / n_sensors
+        power = float(replies.total["power"]) / n_sensors
+        self._phase = "learning" if learning else "fit"
+        yield from self._rounds(settings, cut, w, power, noise, learning)
+
+    def _project(
+        self, cut: windows.Windows, counts: Array, n_sensors: float, learning: bool
+    ) -> Generator[Ask, Replies, Array]:
+        """Publish the projection, whiten it, scale it under the guard. Returns the noise sum."""
+        plan, rank = self.plan, self.sizes["rank"]
+        learned = plan.projection == "learned" and not learning
+        knots, width, rows = self._knots(rank, learned)
+        replies = yield self._ask(
+            "basis", rank=rank, learned=int(learned), knots=knots, width=width
+        )
+        W = projection.whitening(replies.total["gram"], round(n_sensors))
+        replies = yield self._ask(
+            "whiten", W=W, edges=cut.edges, released=cut.released, counts=counts
+        )
+        if learning or not plan.guarded:
+            return replies.total["noise"]
+        for _ in range(plan.guard_sums):
+            if replies.total["over"] < 0.5:
+                break
+            replies = yield self._ask("guard", noise=replies.total["noise"])
+        noise = replies.total["noise"]
+        root = guard.whitener(noise)
+        turn = root @ guard.localise(rows @ W @ root)
+        energy = (yield self._ask("local", turn=turn)).total["energy"]
+        for _ in range(plan.window_sums):
+            energy = (yield self._ask("window", energy=energy)).total["energy"]
+        return noise
+
+    def _knots(self, rank: int, learned: bool) -> tuple[Array, float, Array]:
+        """Knots and width of the bumps, and the rows over which the guard turns them."""
+        if self.plan.box is None or learned or rank < 2:
+            return np.zeros((0, 2)), 1.0, np.eye(rank)
+        lower, upper = np.array(self.plan.box)
+        knots = projection.knots_on_box(lower, upper, rank - 1)
+        width = projection.bump_width(knots, self.plan.width_factor)
+        axes = [np.linspace(lo, hi, 15) for lo, hi in zip(lower, upper, strict=True)]
+        grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(lower))
+        return knots, width, projection.bumps(grid, knots, width)
+
+    def _rounds(
+        self,
+        settings: Settings,
+        cut: windows.Windows,
+        w: Array,
+        power: float,
+        noise: Array,
+        learning: bool,
+    ) -> Steps:
+        k = settings.rank
+        # Readings have mean square one, so q starts with 1 / mean|p|^2.
+        first = State(
+            np.zeros((cut.n_slots, k)),
+            0.95 * np.eye(k),
+            (1 - 0.95**2) / max(power, 1e-12) * np.eye(k),
+            np.zeros((k, k)),
+            np.eye(k),
+        )
+        state, step, lowest = first, 1.0, np.inf
+        replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
+        for n in range(settings.rounds):
+            before, sums = state, replies
+            state = self._update(before, sums, cut, w, step, settings)
+            replies = yield self._ask("round", **state.body(), back=0)
+            error = _mean_error(replies)
+            if not learning:
+                self.ledger.rounds = n + 1
+                self.history.append(error)
+                if self.progress is not None:
+                    self.progress(n + 1, settings.rounds, error)
+            if error > 1.01 * lowest:
+                # It would diverge: step back, and take smaller steps from here on.
+                state, step = before, 2 * step
+                replies = yield self._ask("round", **state.body(), back=1)
+                self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
+            elif n + 1 >= self.plan.least_rounds and error > (1 - self.plan.plateau) * lowest:
+                break
+            lowest = min(lowest, error)
+        yield self._ask("finish", **state.body())
+
+    def _update(
+        self,
+        state: State,
+        sums: Replies,
+        cut: windows.Windows,
+        w: Array,
+        step: float,
+        settings: Settings,
+    ) -> State:
+        """One round of the coordinator's smoother, from the sums ``g``, ``F`` and ``R``."""
+        gain = settings.gain
+        F, R = sums.total["F"], sums.total["R"]
+        seen = dynamics.observe(F, R, cut.released)
+        weight = gain * step * np.minimum(w, 1.0)
+        information = cut.per_slot(weight[:, None, None] * seen.CF[seen.kind])
+        vector = gain * cut.per_slot(seen.apply(seen.C, sums.total["g"]))
+        vector += (information @ dynamics.seen(state.m, cut)[:, :, None])[:, :, 0]
+        A, S = state.A, state.S
+        for _ in range(settings.inner):
+            m = dynamics.smoothed_mean(A, S, information, vector, cut)
+            cov = dynamics.published_covariances(A, S, F, R, w, gain, cut)
+            A, S = dynamics.learn(m, cov)
+        return replace(state, m=m, A=A, S=S, F=F, R=R)
+
+    # --- the heads ---------------------------------------------------------------------------
+
+    def _choose(self) -> Steps:
+        """Weights of the candidates, from sums of products of their held-out errors."""
+        self.sizes["bins"] = mixing.BINS
+        self.sizes["candidates"] = len(LEAVE_ONE_OUT if self.plan.boost else NAMES)
+        replies = yield self._ask("heads")
+        if self.plan.boost:
+            mix = yield from self._reweight(replies, 2)
+            ask = self._ask("boost", weights=mix.weights)
+            self.sizes["candidates"] = len(NAMES) + 1
+            replies = yield ask
+        mix = yield from self._reweight(replies, 3)
+        replies = yield self._ask(
+            "settle",
+            weights=mix.weights,
+            knee=mix.knee,
+            scale=mix.scale,
+            mean_weight=mix.mean_weight,
+            spread=mix.spread,
+        )
+        yield self._ask("publish", snap=mixing.choose_width(replies.total["snap"]))
+
+    def _reweight(self, replies: Replies, times: int) -> Generator[Ask, Replies, _Mix]:
+        """Least absolute instead of least squared error, by reweighting."""
+        mix = _Mix.of(replies, knee=1.0)
+        for _ in range(times):
+            knee = max(_KNEE * mix.absolute, 1e-9)
+            replies = yield self._ask("mix", weights=mix.weights, knee=knee)
+            mix = _Mix.of(replies, knee)
+        return mix
+
+
+def coordinate(
+    plan: FactorPlan,
+    n_slots: int,
+    ledger: Ledger,
+    sizes: MutableMapping[str, int],
+    progress: Progress | None = None,
+) -> Coordination:
+    """A run's coordinator part; its :meth:`Coordination.program` goes into a Coordinator."""
+    return Coordination(plan, n_slots, ledger, sizes, progress)
+
+
+def _mean_error(replies: Replies) -> float:
+    """Mean absolute error on held-out readings: two numbers of a secure sum."""
+    held, n = float(replies.total["held"]), float(replies.total["held_n"])
+    return held / n if n else 0.0
+
+
+@dataclass(frozen=True)
+class _Mix:
+    """Weights (bins, candidates) and the sums they came from."""
+
+    weights: Array
+    knee: float
+    scale: float
+    mean_weight: float
+    absolute: float
+    spread: Array
+
+    @classmethod
+    def of(cls, replies: Replies, knee: float) -> _Mix:
+        total = replies.total
+        entries = max(float(total["entries"].sum()), 1.0)
+        mean_weight = max(float(total["weight"]) / entries, 1e-12)
+        G = total["errors"] / mean_weight
+        scale = float(np.trace(G.sum(axis=0))) / G.shape[-1] / entries
+        # Entries of one hidden run err alike: so many of them count for one.
+        spread = np.maximum(total["runs"] / np.maximum(total["entries"], 1.0), 1.0)
+        weights = mixing.network_weights(G, scale, spread)
+        absolute = float(total["absolute"]) / entries
+        return cls(weights, knee, scale, mean_weight, absolute, spread)

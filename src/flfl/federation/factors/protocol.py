@@ -1,0 +1,186 @@
+"""What travels, and what all parties agree on before the run.
+
+Every answer is summed over the sites; the coordinator sees totals only. The readings enter one
+sum, ``g``, through one projection that is fixed before the first upload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.federation.messages import Exchange, Field, Protocol
+from flfl.model.shared.selection import LENGTHS
+
+Array = NDArray[np.float64]
+Projection = Literal["fixed", "learned", "adaptive"]
+Transform = Literal["none", "sqrt", "log1p"]
+
+TRANSFORMS: tuple[Transform, ...] = ("none", "sqrt", "log1p")
+
+
+@dataclass(frozen=True)
+class FactorPlan:
+    """Public settings of a run. None means: chosen from sums.
+
+    Attributes
+    ----------
+    max_exposure : the cap; the network releases at most ``0.6 * max_exposure`` numbers a reading
+    projection : ``fixed``, ``learned`` (adaptive on the oldest slots, then frozen) or ``adaptive``
+    rank, transform, period, length, noise, rounds : see the estimator
+    candidate_period : the season worth trying (slots), 0 for none
+    box : corners (2, 2) of the map that the owners publish; None without coordinates
+    boost : whether the boosted head is used
+    holdout : share of the readings that each sensor keeps out of the fit to judge by
+    """
+
+    max_exposure: float = 0.5
+    projection: Projection = "fixed"
+    rank: int | None = None
+    transform: Transform | None = None
+    period: int | None = None
+    candidate_period: int = 0
+    length: float | None = None
+    noise: float | None = None
+    rounds: int | None = None
+    box: tuple[tuple[float, float], tuple[float, float]] | None = None
+    boost: bool = True
+    holdout: float = 0.05
+    coverage: float = 0.9
+    learning_share: float = 0.15
+    gain: float | None = None
+    clip: float = 3.0
+    dof: float = 4.0
+    ridge: float = 1.0
+    width_factor: float = 0.8
+    guard_sums: int = 30
+    window_sums: int = 6
+    plateau: float = 0.001
+    least_rounds: int = 5
+
+    @property
+    def allowed(self) -> float:
+        """Most numbers a reading, in every window; infinite with the guard off."""
+        return 0.6 * self.max_exposure if self.guarded else float("inf")
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the guard is on."""
+        return self.max_exposure < 1
+
+    def trials(self) -> list[tuple[Transform, int]]:
+        """Pairs of transform and season to try."""
+        transforms = (self.transform,) if self.transform else TRANSFORMS
+        if self.period is not None:
+            periods: tuple[int, ...] = (self.period,)
+        else:
+            periods = (0, self.candidate_period) if self.candidate_period else (0,)
+        return [(transform, period) for period in periods for transform in transforms]
+
+
+_K = ("rank", "rank")
+_SUMS = {
+    "g": Field("sum", ("windows", "rank")),
+    "F": Field("sum", _K),
+    "R": Field("sum", _K),
+    "held": Field("sum"),
+    "held_n": Field("sum"),
+}
+_MODEL = {
+    "m": Field("float", ("slots", "rank")),
+    "A": Field("float", _K),
+    "S": Field("float", _K),
+    "F": Field("float", _K),
+    "R": Field("float", _K),
+}
+_ENERGY = {"energy": Field("sum", ("windows", "rank"))}
+_NOISE = {"noise": Field("sum", _K), "over": Field("sum")}
+_MIX = {
+    "errors": Field("sum", ("bins", "candidates", "candidates")),
+    "weight": Field("sum"),
+    "absolute": Field("sum"),
+    "entries": Field("sum", ("bins",)),
+    "runs": Field("sum", ("bins",)),
+}
+
+PROTOCOL: Protocol = {
+    # Before any reading is used: what kind of data is this, and how much of it?
+    "trial": Exchange({}, {"errors": Field("sum", ("trials",))}),
+    "units": Exchange(
+        {"trial": Field("int")},
+        {
+            "sensors": Field("sum"),
+            "squares": Field("sum"),
+            "readings": Field("sum"),
+            "memory": Field("sum", (len(LENGTHS),)),
+        },
+    ),
+    "span": Exchange(
+        {
+            "slots": Field("int"),
+            "scale": Field("float"),
+            "length": Field("float"),
+            "noise": Field("float"),
+        },
+        {
+            "counts": Field("sum", ("slots",)),
+            "speakers": Field("sum", ("slots",)),
+            "gaps": Field("sum", (2,)),
+        },
+    ),
+    # The projection, and the guard that scales it, frozen before the first upload.
+    "basis": Exchange(
+        {
+            "rank": Field("int"),
+            "learned": Field("int"),
+            "knots": Field("float", ("*", "*")),
+            "width": Field("float"),
+        },
+        {"gram": Field("sum", _K)},
+    ),
+    "whiten": Exchange(
+        {
+            "W": Field("float", _K),
+            "edges": Field("int", ("*",)),
+            "released": Field("int", ("*",)),
+            "counts": Field("float", ("slots",)),
+        },
+        _NOISE,
+    ),
+    "guard": Exchange({"noise": Field("float", _K)}, _NOISE),
+    "local": Exchange({"turn": Field("float", _K)}, _ENERGY),
+    "window": Exchange({"energy": Field("float", ("windows", "rank"))}, _ENERGY),
+    "weigh": Exchange({}, {"w": Field("sum", ("windows",)), "power": Field("sum")}),
+    # The rounds. Only `g` depends on the readings slot by slot.
+    "open": Exchange(
+        {
+            "w": Field("float", ("windows",)),
+            "noise": Field("float", _K),
+            "gain": Field("float"),
+        },
+        _SUMS,
+    ),
+    "round": Exchange({**_MODEL, "back": Field("int")}, _SUMS),
+    "finish": Exchange(_MODEL, {}),
+    "alone": Exchange({}, {}),
+    # Which head is best: sums of products of errors on held-out readings.
+    "heads": Exchange({}, _MIX),
+    "mix": Exchange(
+        {"weights": Field("float", ("bins", "candidates")), "knee": Field("float")}, _MIX
+    ),
+    "boost": Exchange({"weights": Field("float", ("bins", "candidates"))}, _MIX),
+    "settle": Exchange(
+        {
+            "weights": Field("float", ("bins", "candidates")),
+            "knee": Field("float"),
+            "scale": Field("float"),
+            "mean_weight": Field("float"),
+            "spread": Field("float", ("bins",)),
+        },
+        {"snap": Field("sum", ("*", 2))},
+    ),
+    "publish": Exchange({"snap": Field("float")}, {}),
+}

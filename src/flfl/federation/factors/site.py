@@ -1,0 +1,361 @@
+"""A site's part of the shared fit. Nothing here leaves the site except through the named sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.errors import FLFLError
+from flfl.federation.factors.heads import LocalHeads
+from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.paper import sensor_stream
+from flfl.federation.site import Reply
+from flfl.model.heads.holdout import draw_holdout
+from flfl.model.shared import (
+    dynamics,
+    guard,
+    loo,
+    projection,
+    selection,
+    sensor_step,
+    smoothers,
+    windows,
+)
+from flfl.model.shared.units import Units, to_units
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_AIM = 0.8
+"""The guard aims below the cap and stops at it: the iteration nears its aim slowly, from above."""
+
+
+class RefusedError(FLFLError):
+    """A site will not upload: its own cap would be passed, or a message makes no sense."""
+
+
+@dataclass(frozen=True)
+class Sensing:
+    """What a site knows of its own sensors.
+
+    Attributes
+    ----------
+    name : of the site
+    ids : names of the sensors
+    raw : (m, N) readings in their units, anything where unknown
+    known : (m, N)
+    plane : (m, 2) places on the published map, None without coordinates
+    positions : (N,) elapsed steps of the slots
+    """
+
+    name: str
+    ids: Sequence[str]
+    raw: Array
+    known: Mask
+    plane: Array | None
+    positions: Array
+
+
+class FactorSite:
+    """Answers the questions of :data:`~flfl.federation.factors.protocol.PROTOCOL`.
+
+    After the run ``recover`` gives the site's own series; ``leverage`` and ``log`` tell what it
+    computed about its exposure before its first upload.
+    """
+
+    def __init__(self, sensing: Sensing, plan: FactorPlan, seed: int) -> None:
+        self.sensing, self.plan = sensing, plan
+        self.rng = sensor_stream(seed, "site " + " ".join(sensing.ids))
+        self.held = draw_holdout(sensing.known, plan.holdout, self.rng)
+        self.used = sensing.known & ~self.held
+        self.sizes: dict[str, int] = {"trials": len(plan.trials())}
+        self.leverage = np.zeros(len(sensing.ids))
+        self.log: list[str] = []
+        self.heads: LocalHeads | None = None
+        self._learned: Array | None = None
+        self._answers: dict[str, Callable[..., Reply]] = {
+            "trial": self._trial,
+            "units": self._units,
+            "span": self._span,
+            "basis": self._basis,
+            "whiten": self._whiten,
+            "guard": self._guard,
+            "local": self._local,
+            "window": self._window,
+            "weigh": self._weigh,
+            "open": self._open,
+            "round": self._round,
+            "finish": self._finish,
+            "alone": self._alone,
+        }
+
+    def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
+        """Answer one question."""
+        if kind in self._answers:
+            return self._answers[kind](**body)
+        if self.heads is None:
+            raise RefusedError(f"{self.sensing.name}: asked for {kind!r} before the fit")
+        return self.heads.answer(kind, body)
+
+    def recover(self) -> Array:
+        """This site's estimates, in the readings' units."""
+        assert self.heads is not None, "the run has not finished"
+        return self.heads.recovered().estimate
+
+    # --- selection ---------------------------------------------------------------------------
+
+    def _trial(self) -> Reply:
+        s = self.sensing
+        J = self.used.astype(float)
+        errors = [
+            selection.local_errors(s.raw, J, transform, period, s.positions)
+            for transform, period in self.plan.trials()
+        ]
+        return {"errors": np.array(errors)}
+
+    def _units(self, trial: np.ndarray) -> Reply:
+        trials = self.plan.trials()
+        if not 0 <= int(trial) < len(trials):
+            raise RefusedError(f"{self.sensing.name}: there is no trial {int(trial)}")
+        transform, period = trials[int(trial)]
+        J = self.used.astype(float)
+        self._calm, self.units = to_units(
+            self.sensing.raw, J, transform, period, self.sensing.positions
+        )
+        return {
+            "sensors": len(self.sensing.ids),
+            "squares": float((self._calm**2).sum()),
+            "readings": float(J.sum()),
+            "memory": selection.memory_likelihood(self._calm, J),
+        }
+
+    def _span(
+        self, slots: np.ndarray, scale: np.ndarray, length: np.ndarray, noise: np.ndarray
+    ) -> Reply:
+        n = int(slots)
+        if not 1 < n <= self.used.shape[1] or float(scale) <= 0 or float(noise) <= 0:
+            raise RefusedError(f"{self.sensing.name}: the span it was sent makes no sense")
+        self.sizes["slots"] = n
+        self.units = Units(self.units.transform, self.units.centre, self.units.season, float(scale))
+        self.J = self.used[:, :n].astype(float)
+        self.Y = self._calm[:, :n] / float(scale)
+        self.smoother = smoothers.smoother(self.J, float(length), float(noise))
+        return {
+            "counts": self.J.sum(axis=0),
+            "speakers": smoothers.response(self.smoother).sum(axis=0),
+            "gaps": selection.gap_sums(self.J),
+        }
+
+    # --- projection and guard ----------------------------------------------------------------
+
+    def _basis(
+        self, rank: np.ndarray, learned: np.ndarray, knots: np.ndarray, width: np.ndarray
+    ) -> Reply:
+        k = int(rank)
+        self.sizes["rank"] = k
+        if learned:
+            if self._learned is None:
+                raise RefusedError(f"{self.sensing.name}: no projection was learned")
+            self.B, self.P = self._learned, self.P
+        elif self.sensing.plane is None:
+            self.B = projection.keyed_vectors(self.sensing.ids, k, b"flfl")
+        elif k < 2:
+            self.B = np.ones((len(self.sensing.ids), 1))
+        else:
+            self.B = projection.bumps(self.sensing.plane, knots, float(width))
+        self._start_at_projection = not learned
+        return {"gram": projection.gram(self.B)}
+
+    def _whiten(
+        self, W: np.ndarray, edges: np.ndarray, released: np.ndarray, counts: np.ndarray
+    ) -> Reply:
+        self.windows = self._check_windows(edges, released, counts)
+        self.sizes["windows"] = len(self.windows)
+        self.B = self._whitened = self.B @ W
+        if self._start_at_projection:
+            self.P = self.B
+        self.r = sensor_step.first_noise(self.Y, self.J, self.smoother)
+        self._scale = np.ones(len(self.B))
+        self.u = np.ones((len(self.B), len(self.windows)))
+        # The leverage needs the network's noise sum, which comes with the next question.
+        return self._noise(over=len(self.B))
+
+    def _check_windows(
+        self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray
+    ) -> windows.Windows:
+        """The counting rule is checked here, before anything leaves."""
+        n = self.sizes["slots"]
+        if len(edges) != len(released) + 1 or edges[0] != 0 or edges[-1] != n:
+            raise RefusedError(f"{self.sensing.name}: the windows do not cover the slots")
+        if (np.diff(edges) < 1).any() or (released < 0).any():
+            raise RefusedError(f"{self.sensing.name}: the windows are out of order")
+        cut = windows.Windows(edges, released)
+        if (counts + 1e-6 < self.J.sum(axis=0)).any():
+            raise RefusedError(f"{self.sensing.name}: the counts leave out this site's readings")
+        rate = windows.numbers_per_reading(counts, cut).max(initial=0.0)
+        # While a projection is learned the owners give up the oldest slots; they said so.
+        learning = self.plan.projection == "learned" and n < self.used.shape[1]
+        if not learning and rate > self.plan.allowed + 1e-9:
+            raise RefusedError(
+                f"{self.sensing.name}: {rate:.2f} numbers a reading were asked for, more than the"
+                f" {self.plan.allowed:.2f} that max_exposure {self.plan.max_exposure} allows"
+            )
+        self.log.append(f"numbers released for each reading: at most {rate:.3f} in any window")
+        return cut
+
+    def _noise(self, over: int) -> Reply:
+        """The noise sum, and how many of this site's sensors stood above the cap."""
+        return {"noise": guard.noise_sum(self.B, self.r), "over": float(over)}
+
+    def _guard(self, noise: np.ndarray) -> Reply:
+        self.leverage = guard.leverage(self.B, self.r, noise)
+        self._scale = guard.rescale(self._scale, self.leverage, _AIM * self.plan.max_exposure)
+        self.B = self._whitened * self._scale[:, None]
+        return self._noise(over=int((self.leverage > self.plan.max_exposure).sum()))
+
+    def _local(self, turn: np.ndarray) -> Reply:
+        self._turned = np.sqrt(self.r)[:, None] * (self.B @ turn)
+        self._response = sensor_step.window_response(self.smoother, self.windows)
+        return {"energy": guard.window_energy(self._turned, self.u * self._response)}
+
+    def _window(self, energy: np.ndarray) -> Reply:
+        strength = self.u * self._response
+        h = guard.window_leverage(self._turned, strength, energy)
+        self.u = guard.rescale(self.u, h, self.plan.max_exposure)
+        return {"energy": guard.window_energy(self._turned, self.u * self._response)}
+
+    def _weigh(self) -> Reply:
+        response = sensor_step.window_response(self.smoother, self.windows)
+        return {"w": (self.u * response).sum(axis=0), "power": float((self.P**2).sum())}
+
+    # --- the rounds --------------------------------------------------------------------------
+
+    def _open(self, w: np.ndarray, noise: np.ndarray, gain: np.ndarray) -> Reply:
+        """The first upload of readings; the last chance to refuse it."""
+        self.w, self.gain = w, float(gain)
+        self.leverage = guard.leverage(self.B, self.r, noise)
+        self._before = self.P, self.r
+        if self.plan.guarded and self.sizes["slots"] == self.used.shape[1]:
+            self._check_leverage()
+        return self._sums(np.zeros((self.sizes["slots"], self.sizes["rank"])))
+
+    def _check_leverage(self) -> None:
+        for sensor, h in zip(self.sensing.ids, self.leverage, strict=True):
+            self.log.append(f"{sensor}: exposure {h:.3f} computed before the first upload")
+            if h > self.plan.max_exposure + 1e-6:
+                raise RefusedError(
+                    f"{self.sensing.name}: {sensor} would be exposed by {h:.2f}, above its cap of"
+                    f" {self.plan.max_exposure}; nothing of this site's readings was sent"
+                )
+
+    def _round(
+        self,
+        m: np.ndarray,
+        A: np.ndarray,
+        S: np.ndarray,
+        F: np.ndarray,
+        R: np.ndarray,
+        back: np.ndarray,
+    ) -> Reply:
+        if back:
+            self.P, self.r = self._before
+        else:
+            self._before = self.P, self.r
+            self._fit_sensors(m, A, S, F, R)
+        learning = self.plan.projection == "learned" and len(m) < self.used.shape[1]
+        if self.plan.projection == "adaptive" or learning:
+            self.B = projection.adaptive(self.P, self.r)
+        return self._sums(m)
+
+    def _fit_sensors(
+        self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
+    ) -> None:
+        plan = self.plan
+        self.cov = dynamics.published_covariances(A, S, F, R, self.w, self.gain, self.windows)
+        self.P, self.r = sensor_step.sensor_step(
+            self.Y, self.J, self.P, self.r, m, self.cov, plan.ridge, plan.dof
+        )
+
+    def _sums(self, m: np.ndarray) -> Reply:
+        """The one place where readings enter a message: ``g``."""
+        g = sensor_step.news_sum(
+            self.Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, self.plan.clip
+        )
+        held = self.held[:, : len(m)]
+        truth = self.model_units()[:, : len(m)]
+        miss = np.abs(truth - self.P @ m.T)[held]
+        return {
+            "g": g,
+            "F": self.B.T @ self.P,
+            "R": guard.noise_sum(self.B, self.r),
+            # A spike among the held-out readings must not steer the network.
+            "held": float(np.minimum(miss, 5.0).sum()),
+            "held_n": float(held.sum()),
+        }
+
+    def model_units(self) -> Array:
+        """Every known reading in model units, unclipped; zero where unknown (m, N)."""
+        return self.units.forward(self.sensing.raw, self.sensing.known)
+
+    def _finish(
+        self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
+    ) -> Reply:
+        """Keep the shared model; the last word on ``p`` and ``r`` is the site's own."""
+        if len(m) < self.used.shape[1]:
+            self._learned = projection.adaptive(self.P, self.r)
+            return {}
+        self._fit_sensors(m, A, S, F, R)
+        E = self.J * (self.Y - self.P @ m.T)
+        seen = dynamics.observe(F, R, self.windows.released)
+        level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
+        P = self._predictive(E, m, A, S, seen, level)
+        K = loo.own_gain(
+            self.B, self.u, self.smoother, self.windows, seen, A, S, self.cov, level, self.gain
+        )
+        own = np.clip(np.einsum("ik,itk->it", self.P, K, optimize=True), 0.0, 0.9)
+        # The shared curve as it would be without the reading itself.
+        curve = P @ m.T
+        without = curve - np.einsum("ik,itk->it", P, K, optimize=True) * E / (1 - own)
+        self._start_heads(curve, without)
+        return {}
+
+    def _predictive(
+        self, E: Array, m: Array, A: Array, S: Array, seen: dynamics.Observation, level: float
+    ) -> Array:
+        """``p_i`` against q without the sensor's own readings: the one that is right in a gap."""
+        own = loo.without_sensor(
+            E, self.J, self.P, self.B, self.u, self.smoother, self.windows, seen, A, S, level,
+            self.gain,
+        )  # fmt: skip
+        P, _ = sensor_step.predictive_step(
+            self.Y, self.J, self.P, self.r, m - own, self.plan.ridge, self.plan.dof
+        )
+        # With few readings stay near the joint fit, which is worth ten readings a component.
+        readings = self.J.sum(axis=1, keepdims=True)
+        trust = readings / (readings + 10.0 * m.shape[1])
+        return trust * P + (1 - trust) * self.P
+
+    def _alone(self) -> Reply:
+        self.sizes["slots"] = self.used.shape[1]
+        nothing = np.zeros(self.used.shape)
+        self._start_heads(nothing, nothing)
+        return {}
+
+    def _start_heads(self, curve: Array, without: Array) -> None:
+        s = self.sensing
+        self.heads = LocalHeads(
+            Y=self.model_units(),
+            known=s.known,
+            held=self.held,
+            curve=curve,
+            without=without,
+            raw=s.raw,
+            units=self.units,
+            positions=s.positions,
+            plan=self.plan,
+            rng=self.rng,
+            sizes=self.sizes,
+        )

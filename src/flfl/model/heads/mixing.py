@@ -1,0 +1,249 @@
+"""Choosing among estimates from hold-out errors: network weights from sums, site and sensor deviations shrunk, resolution kept.
+
+A convex mix of the candidates is fitted for each class of distance to the nearest observation. What a site gives to the network is
+`error_sums`: a few hundred numbers that are sums over hold-out entries. Deviations of a site, then of a sensor, are fitted locally and
+pulled to the network's weights, so that a sensor leaves them only if its own hold-out says so clearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.model.heads.holdout import EDGES
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+BINS = len(EDGES) + 1
+WIDTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+"""How near to a multiple of the reading's resolution a value must be to be moved there."""
+
+
+def robust_weight(error: Array, knee: float) -> Array:
+    """Weight that turns squares into absolute errors: ``1 / max(|e|, knee)``.
+
+    Examples
+    --------
+    >>> robust_weight(np.array([0.1, 2.0]), 0.5)
+    array([2. , 0.5])
+    """
+    return 1.0 / np.maximum(np.abs(error), knee)
+
+
+def error_sums(errors: Array, weight: Array, bins: Index, size: int) -> Array:
+    """Gram sums ``G_b = sum_{n in bin b} weight_n e_n e_n'`` of the candidates' hold-out errors.
+
+    Parameters
+    ----------
+    errors : (C, n) candidate minus truth for n hold-out entries, in model units
+    weight, bins : (n,)
+
+    Returns
+    -------
+    (size, C, C)
+
+    Examples
+    --------
+    >>> error_sums(np.array([[1.0, 2.0]]), np.ones(2), np.array([0, 1]), 2)[:, 0, 0]
+    array([1., 4.])
+    """
+    return np.stack(
+        [(errors[:, bins == b] * weight[bins == b]) @ errors[:, bins == b].T for b in range(size)]
+    )
+
+
+def simplex_weights(G: Array, prior: Array, strength: Array | float, steps: int = 200) -> Array:
+    """Minimise ``w' G w + strength |w - prior|^2`` over the simplex, for a stack of problems (accelerated projected gradient).
+
+    Parameters
+    ----------
+    G : (..., C, C) Gram sums
+    prior : (..., C)
+    strength : scalar or (...)
+
+    Examples
+    --------
+    >>> simplex_weights(np.diag([1.0, 3.0]), np.array([0.5, 0.5]), 0.0).round(2)
+    array([0.75, 0.25])
+    """
+    strength = np.asarray(strength, float)[..., None]
+    H = G + strength[..., None] * np.eye(G.shape[-1])
+    step = 1.0 / np.maximum(np.linalg.eigvalsh(H)[..., -1:], 1e-300)
+    w = z = np.broadcast_to(prior, H.shape[:-1]).copy()
+    for n in range(steps):
+        new = _project(z - step * ((H @ z[..., None])[..., 0] - strength * prior))
+        z = new + n / (n + 3) * (new - w)
+        w = new
+    return w
+
+
+def _project(v: Array) -> Array:
+    """Nearest points of the simplex along the last axis."""
+    u = -np.sort(-v, axis=-1)
+    shift = (np.cumsum(u, axis=-1) - 1) / np.arange(1, v.shape[-1] + 1)
+    last = (u > shift).sum(-1, keepdims=True) - 1
+    return np.maximum(v - np.take_along_axis(shift, last, -1), 0.0)
+
+
+def network_weights(
+    G: Array,
+    scale: float,
+    spread: Array,
+    *,
+    common: float = 10.0,
+    own: float = 100.0,
+    power: float = 4.0,
+) -> Array:
+    """Weights (bins, C): first one set for all bins, pulled to a guess; then each bin's own, pulled to that set.
+
+    The guess is proportional to (mean squared error)^-power. ``scale`` is the mean weighted squared error of a candidate; `common` and
+    `own` are strengths in *independent* hold-out entries; ``spread`` (bins,) is how many entries count for one in each bin (errors of
+    one run of hidden slots are alike).
+
+    Examples
+    --------
+    >>> network_weights(np.diag([1e6, 3e6])[None], 1.0, np.ones(1)).round(2)
+    array([[0.75, 0.25]])
+    """
+    size, C = G.shape[:2]
+    square = np.maximum(np.diag(G.sum(0)), 1e-300)
+    guess = (square / square.min()) ** -power
+    all_bins = simplex_weights(G.sum(0), guess / guess.sum(), common * scale * float(spread.mean()))
+    return simplex_weights(G, np.broadcast_to(all_bins, (size, C)), own * scale * spread)
+
+
+def run_lengths(sensor: Index, slot: Index) -> Array:
+    """Length of the run of consecutive hidden slots to which each hold-out entry belongs (entries sorted by sensor, then slot).
+
+    Examples
+    --------
+    >>> run_lengths(np.array([0, 0, 0, 1]), np.array([3, 4, 9, 0]))
+    array([2., 2., 1., 1.])
+    """
+    new = np.ones(len(sensor), bool)
+    new[1:] = (np.diff(sensor) != 0) | (np.diff(slot) != 1)
+    run = np.cumsum(new) - 1
+    return np.bincount(run)[run].astype(float) if len(run) else np.zeros(0)
+
+
+def combine(candidates: Array, weights: Array, *index: Index) -> Array:
+    """Weighted sum of candidates (C, ...) with ``weights[index]`` (..., C), e.g. ``combine(X, W, sensor, bin)``.
+
+    Examples
+    --------
+    >>> combine(np.array([[1.0, 1.0], [3.0, 3.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0, 1]))
+    array([1., 2.])
+    """
+    return np.einsum("c...,...c->...", candidates, weights[index])
+
+
+def local_weights(
+    errors: Array,
+    weight: Array,
+    bins: Index,
+    sensor: Index,
+    n_sensors: int,
+    network: Array,
+    scale: Array,
+    *,
+    site_strength: float = 50.0,
+    sensor_strength: float = 150.0,
+) -> Array:
+    """Weights (M, bins, C) of a site's sensors: the network's, then the site's, then their own.
+
+    Each step deviates from the one before as far as its own held-out errors say so clearly.
+
+    Parameters
+    ----------
+    errors : (C, n) candidate minus truth; weight, bins, sensor : (n,)
+    network : (bins, C) weights; scale : (bins,) mean weighted squared error of a candidate, times
+        how many entries count for one
+
+    Examples
+    --------
+    >>> e = np.random.default_rng(0).standard_normal((2, 4000)) * np.array([[1.0], [10.0]])
+    >>> none, both = np.zeros(4000, int), np.arange(4000) % 2
+    >>> W = local_weights(e, np.ones(4000), none, both, 2, np.full((BINS, 2), 0.5), np.full(BINS, 50.0))
+    >>> W.shape, bool(W[0, 0, 0] > 0.9)
+    ((2, 9, 2), True)
+    """
+    size, C = network.shape
+    own = error_sums(errors, weight, sensor * size + bins, n_sensors * size)
+    own = own.reshape(n_sensors, size, C, C)
+    site = simplex_weights(own.sum(axis=0), network, site_strength * scale)
+    prior = np.broadcast_to(site, (n_sensors, size, C))
+    return simplex_weights(own, prior, sensor_strength * scale)
+
+
+def resolution(
+    values: Array,
+    steps: Sequence[float] = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01),
+    share: float = 0.98,
+) -> float:
+    """Largest step of which nearly all of a sensor's readings are multiples; 0 if none.
+
+    Examples
+    --------
+    >>> resolution(np.array([1.2, 3.4, 5.0])), resolution(np.array([np.pi, np.e]))
+    (0.1, 0.0)
+    """
+    for step in steps:
+        if len(values) and np.mean(np.abs(values / step - np.round(values / step)) < 1e-4) >= share:
+            return float(step)
+    return 0.0
+
+
+def snap(values: Array, step: Array | float, width: float) -> Array:
+    """Move a value to the nearest multiple of `step` when it is within ``width * step`` of it (0.5: always; a step of 0: never).
+
+    A sensor that reports whole numbers has a median that is a whole number: this is what least absolute error asks for.
+
+    Examples
+    --------
+    >>> snap(np.array([1.1, 1.4]), 1.0, 0.25)
+    array([1. , 1.4])
+    """
+    safe = np.where(np.asarray(step) > 0, step, 1.0)
+    near = np.round(values / safe) * safe
+    return np.where((np.asarray(step) > 0) & (np.abs(values - near) <= width * safe), near, values)
+
+
+def resolutions(raw: Array, known: NDArray[np.bool_]) -> Array:
+    """The resolution of each sensor's readings (M,), 0 where there is none.
+
+    Examples
+    --------
+    >>> resolutions(np.array([[1.0, 2.0], [0.5, np.pi]]), np.ones((2, 2), bool)).tolist()
+    [1.0, 0.0]
+    """
+    return np.array([resolution(row[mask]) for row, mask in zip(raw, known, strict=True)])
+
+
+def snap_sums(
+    values: Array, step: Array | float, truth: Array, widths: Sequence[float] = WIDTHS
+) -> Array:
+    """Sums of |error| and error^2 for each width, (len(widths), 2): additive over sites.
+
+    Examples
+    --------
+    >>> snap_sums(np.array([1.2]), 1.0, np.array([1.0]), (0.0, 0.5)).round(2)
+    array([[0.2 , 0.04],
+           [0.  , 0.  ]])
+    """
+    errors = [snap(values, step, w) - truth for w in widths]
+    return np.array([[np.abs(e).sum(), (e**2).sum()] for e in errors])
+
+
+def choose_width(sums: Array, widths: Sequence[float] = WIDTHS, *, most: float = 1.001) -> float:
+    """Width of least absolute error among those that raise the root mean square by a factor of at most `most`.
+
+    Examples
+    --------
+    >>> choose_width(np.array([[1.0, 1.0], [0.9, 1.0], [0.8, 2.0]]), (0.0, 0.25, 0.5))
+    0.25
+    """
+    allowed = np.sqrt(sums[:, 1]) <= most * np.sqrt(sums[0, 1])
+    return float(widths[int(np.argmin(np.where(allowed, sums[:, 0], np.inf)))])

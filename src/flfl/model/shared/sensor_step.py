@@ -1,0 +1,208 @@
+"""What a site does for its own sensors once ``m`` and the covariances are published.
+
+Nothing here leaves the site except through ``F = sum b_i p_i^T``, ``R = sum r_i b_i b_i^T``
+and ``g``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.model.shared.dynamics import Covariances
+from flfl.model.shared.guard import clip_news
+from flfl.model.shared.smoothers import Smoother, response, smooth
+from flfl.model.shared.windows import Windows
+
+Array = NDArray[np.float64]
+
+
+def student_weights(E2: Array, r: Array, dof: float) -> Array:
+    """EM weights of a Student-t noise: ``(dof + 1) / (dof + e^2 / r)`` (M, N).
+
+    Examples
+    --------
+    >>> student_weights(np.array([[0.0, 100.0]]), np.ones(1), 4.0).round(3).tolist()
+    [[1.25, 0.048]]
+    """
+    return (dof + 1.0) / (dof + E2 / np.maximum(r, 1e-12)[:, None])
+
+
+def fit_loadings(
+    Y: Array, W: Array, m: Array, cov: Covariances, r: Array, ridge: float = 1.0
+) -> Array:
+    """``p_i = (sum_t W_it (m_t m_t^T + V_t) + ridge r_i I)^-1 sum_t W_it y_it m_t``.
+
+    Parameters
+    ----------
+    Y : (M, N) readings minus their mean, anything finite where W is zero.
+    W : (M, N) mask times robust weights.
+    m : (N, k) mean of q; cov : its covariances; r : (M,) noise variances.
+
+    Returns
+    -------
+    (M, k) array
+
+    Examples
+    --------
+    >>> m = np.array([[1.0], [2.0], [3.0]])
+    >>> none = Covariances(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((3, 1)))
+    >>> fit_loadings(2 * m.T, np.ones((1, 3)), m, none, np.zeros(1)).round(6).tolist()
+    [[2.0]]
+    """
+    M, (N, k) = len(Y), m.shape
+    upper = np.triu_indices(k)
+    products = m[:, upper[0]] * m[:, upper[1]]
+    gram = np.empty((M, k, k))
+    gram[:, upper[0], upper[1]] = gram[:, upper[1], upper[0]] = W @ products
+    gram += np.tensordot(W @ cov.weights, cov.table, 1)
+    gram += (ridge * r + 1e-9)[:, None, None] * np.eye(k)
+    return np.asarray(np.linalg.solve(gram, ((W * Y) @ m)[:, :, None])[:, :, 0])
+
+
+def sensor_step(
+    Y: Array,
+    J: Array,
+    P: Array,
+    r: Array,
+    m: Array,
+    cov: Covariances,
+    ridge: float = 1.0,
+    dof: float = 4.0,
+) -> tuple[Array, Array]:
+    """New ``p_i`` and ``r_i`` of all sensors of a site; ``dof = inf`` switches robustness off.
+
+    ``r_i = sum W ((y - p.m)^2 + p V p^T) / sum J`` is the scale of the Student noise.
+
+    Examples
+    --------
+    >>> m = np.array([[1.0], [-1.0], [2.0]])
+    >>> none = Covariances(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((3, 1)))
+    >>> P, r = sensor_step(m.T, np.ones((1, 3)), np.ones((1, 1)), np.ones(1), m, none, ridge=0.0)
+    >>> P.round(3).tolist(), bool(r[0] < 1e-6)
+    ([[1.0]], True)
+    """
+    W = J * _weights(Y, J, P, r, m, cov, dof)
+    P = fit_loadings(Y, W, m, cov, r, ridge)
+    squares = (Y - P @ m.T) ** 2 + cov.quadratic(P)
+    r_new = (W * squares).sum(axis=1) / np.maximum(J.sum(axis=1), 1.0)
+    return P, np.maximum(r_new, 1e-8)
+
+
+def predictive_step(
+    Y: Array, J: Array, P: Array, r: Array, Z: Array, ridge: float = 1.0, dof: float = 4.0
+) -> tuple[Array, Array]:
+    """``p_i`` and ``r_i`` from q *without* the sensor's own readings: ``Z = m - own part`` (M, N, k).
+
+    A plain robust ridge regression of y_i on Z_i: no covariance term, since the same noisy Z
+    is what the sensor predicts with.  This is the p_i to use inside gaps.
+
+    Examples
+    --------
+    >>> Z = np.array([[[1.0], [-1.0], [2.0]]])
+    >>> P, r = predictive_step(Z[:, :, 0], np.ones((1, 3)), np.ones((1, 1)), np.ones(1), Z, ridge=0.0)
+    >>> P.round(3).tolist()
+    [[1.0]]
+    """
+    k = Z.shape[2]
+    E2 = (Y - np.einsum("itk,ik->it", Z, P, optimize=True)) ** 2
+    W = J * (student_weights(E2, r, dof) if np.isfinite(dof) else 1.0)
+    gram = np.matmul((Z * W[:, :, None]).transpose(0, 2, 1), Z) + (ridge * r + 1e-9)[
+        :, None, None
+    ] * np.eye(k)
+    P = np.linalg.solve(gram, np.einsum("itk,it->ik", Z, W * Y, optimize=True)[:, :, None])[:, :, 0]
+    E2 = (Y - np.einsum("itk,ik->it", Z, P, optimize=True)) ** 2
+    return P, np.maximum((W * E2).sum(1) / np.maximum(J.sum(1), 1.0), 1e-8)
+
+
+def _weights(
+    Y: Array, J: Array, P: Array, r: Array, m: Array, cov: Covariances, dof: float
+) -> Array:
+    if not np.isfinite(dof):
+        return np.ones_like(J)
+    return student_weights((Y - P @ m.T) ** 2 + cov.quadratic(P), r, dof)
+
+
+def news_sum(
+    Y: Array,
+    J: Array,
+    P: Array,
+    B: Array,
+    u: Array,
+    m: Array,
+    factor: Smoother,
+    windows: Windows,
+    clip: float,
+) -> Array:
+    """Site's part of ``g_tau = sum_i b_i u_i,tau mean_tau[S_i(clip(y_i - p_i . m))]``.
+
+    The only place where readings enter a message.  Shape (n_windows, k); components that a
+    window does not release are zero and need not be sent.
+    """
+    E = clip_news(J * (Y - P @ m.T), J, clip)
+    g = (u * windows.mean(smooth(factor, E))).T @ B
+    return np.asarray(g * (np.arange(B.shape[1]) < windows.released[:, None]))
+
+
+def window_response(factor: Smoother, windows: Windows) -> Array:
+    """``mean_tau[resp_it]`` (M, n_windows): what the guard and ``w`` are made of."""
+    return windows.mean(response(factor))
+
+
+def others_guess(Y: Array, J: Array, factor: Smoother) -> Array:
+    """Each sensor from the site's other sensors' smoothed mean, by one slope a sensor (M, N).
+
+    Zero for a lone sensor.  A sensor's own readings enter only through its slope.
+    """
+    if len(Y) == 1:
+        return np.zeros_like(Y)
+    smoothed, resp = smooth(factor, J * Y), response(factor)
+    X = (smoothed.sum(0) - smoothed) / np.maximum(resp.sum(0) - resp, 0.05)
+    slope = (J * X * Y).sum(1) / np.maximum((J * X * X).sum(1), 1e-12)
+    return np.asarray(slope[:, None] * X)
+
+
+def neighbour_guess(E: Array, J: Array) -> Array:
+    """Leave-one-out linear interpolation of each known value from its known neighbours (M, N).
+
+    Examples
+    --------
+    >>> neighbour_guess(np.array([[0.0, 9.0, 2.0]]), np.ones((1, 3))).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    out = np.zeros_like(E)
+    for i, known in enumerate(J > 0):
+        t = np.flatnonzero(known)
+        if len(t) >= 3:
+            part = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
+            out[i, t[1:-1]] = (1 - part) * E[i, t[:-2]] + part * E[i, t[2:]]
+    return out
+
+
+def interpolation_variance(Y: Array, J: Array) -> Array:
+    """Variance of the leave-one-out linear interpolation error of each sensor (M,).
+
+    Winsorised: one spike must not set a sensor's noise.
+
+    Examples
+    --------
+    >>> interpolation_variance(np.array([[0.0, 1.0, 0.0]]), np.ones((1, 3))).round(3).tolist()
+    [0.333]
+    """
+    return _winsorised_variance(J * (Y - neighbour_guess(J * Y, J)), J)
+
+
+def first_noise(Y: Array, J: Array, factor: Smoother, lone_margin: float = 1.5) -> Array:
+    """``r_i`` before the first fit: what the site's other sensors leave unexplained (M,).
+
+    A lone sensor takes its interpolation error with a margin.
+    """
+    if len(Y) == 1:
+        return lone_margin * interpolation_variance(Y, J)
+    return _winsorised_variance(J * (Y - others_guess(Y, J, factor)), J)
+
+
+def _winsorised_variance(E: Array, J: Array) -> Array:
+    n = np.maximum(J.sum(1), 1.0)
+    limit = 4 * np.sqrt((J * E**2).sum(1) / n)[:, None]
+    return np.maximum((J * np.clip(E, -limit, limit) ** 2).sum(1) / n, 1e-6)
