@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test lint slow docs clean
+.PHONY: setup demo test lint clean
 
 setup: .venv/core.stamp
 
@@ -28,10 +28,7 @@ lint: .venv/dev.stamp
 	$(BIN)/python -m pip check
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow" -n 2
-
-slow: .venv/dev.stamp
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2
 
 clean:
 	rm -rf .venv flfl-demo

@@ -5,6 +5,9 @@ Every message says what is wrong, where, and what to do about it, on one line.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class FLFLError(Exception):
     """Base class of every error this package raises on purpose."""
@@ -47,29 +50,21 @@ class InputError(FLFLError, ValueError):
         return (_rebuild_input_error, (self.problem, self.where, self.remedy))
 
 
-class MissingExtraError(FLFLError, ImportError):
-    """An optional dependency is not installed.
-
-    Parameters
-    ----------
-    extra : str
-        The name of the pip extra that brings it.
-    purpose : str
-        What it is needed for, as the start of a sentence.
+@contextmanager
+def explained(problem: str, *, where: str, remedy: str) -> Iterator[None]:
+    """Turn what the operating system refuses into an `InputError` that says what was tried.
 
     Examples
     --------
-    >>> str(MissingExtraError("netcdf", "Reading NetCDF files"))
-    "Reading NetCDF files needs the extra 'netcdf'. Run: pip install 'flfl[netcdf]'"
+    >>> with explained("the file cannot be opened", where="a.csv", remedy="Check the name"):
+    ...     raise FileNotFoundError(2, "No such file")
+    Traceback (most recent call last):
+    flfl.errors.InputError: a.csv: the file cannot be opened (No such file). Check the name.
     """
-
-    def __init__(self, extra: str, purpose: str) -> None:
-        self.extra = extra
-        self.purpose = purpose
-        super().__init__(f"{purpose} needs the extra '{extra}'. Run: pip install 'flfl[{extra}]'")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (MissingExtraError, (self.extra, self.purpose))
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{problem} ({error.strerror})", where=where, remedy=remedy) from None
 
 
 def _sentence(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.baselines import create
+from flfl.baselines import create, find
 from flfl.data.masks import hide
-from flfl.data.read import from_frame
+from flfl.data.read import from_frame, with_time_index
+from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
-from flfl.data.write import flags_of
-from flfl.estimators.base import BaseRecoverer, resolve_sensors
+from flfl.data.write import FLAGS, flags_of
+from flfl.estimators.base import BaseRecoverer, Sites, resolve_sensors
 from flfl.estimators.network import partition
 from flfl.federation.ledger import Ledger
 from flfl.federation.paper import Progress
@@ -27,12 +28,14 @@ Scores = dict[str, dict[str, float]]
 
 SELF_TEST_SHARE = 0.1
 COVERAGE = 0.9
-FLAGS = ("observed", "recovered", "refused")
 
 
 @dataclass(frozen=True)
 class Recovery:
     """A filled table.
+
+    The tables have the rows and columns that were given: same order, same index, same names (a
+    time column of the DataFrame is left out).
 
     Attributes
     ----------
@@ -41,8 +44,13 @@ class Recovery:
     lower, upper : bounds of the interval of each recovered value (the value itself where
         observed, NaN where refused)
     scores : the self-test: errors on readings that were hidden, against each sensor alone
-    exposure : share of each sensor's news that the coordinator may read, by sensor
-    ledger : what travelled
+    by_sensor : the self-test by sensor: ``hidden`` (how many readings were hidden), ``mae`` of the
+        method, ``alone`` (MAE of the sensor's own best: linear or pchip, whichever is smaller),
+        ``gains`` (whether the method's is below that); NaN where nothing was hidden. A few hidden
+        readings say little of one sensor
+    exposure : share of each sensor's news that another party may read, by sensor
+    ledger : what travelled, a self-test that is a run of its own included
+    sites : owner of each sensor; empty where a sensor without readings has none
     notes : what was understood and decided, in plain sentences
     """
 
@@ -51,6 +59,7 @@ class Recovery:
     lower: pd.DataFrame
     upper: pd.DataFrame
     scores: Mapping[str, Mapping[str, float]]
+    by_sensor: pd.DataFrame
     exposure: pd.Series
     ledger: Ledger
     seconds: float
@@ -65,10 +74,12 @@ class Recovery:
         """The figures of the run, ready for JSON."""
         observed = self.count("observed")
         exposure = self.exposure.dropna()
+        tested = int((self.by_sensor["hidden"] > 0).sum())
+        gaining = int(self.by_sensor["gains"].sum())
         return {
             "sensors": self.values.shape[1],
             "slots": self.values.shape[0],
-            "sites": len(set(self.sites)),
+            "sites": len(set(self.sites) - {""}),
             **{flag: self.count(flag) for flag in FLAGS},
             "rounds": self.ledger.rounds,
             "exchanges": dict(self.ledger.exchanges),
@@ -82,6 +93,8 @@ class Recovery:
             "bytes_down": self.ledger.bytes_down,
             "bytes_raw": 8 * observed,
             "self_test": {name: dict(scores) for name, scores in self.scores.items()},
+            "sensors_gaining": gaining,
+            "sensors_not_gaining": tested - gaining,
             "notes": [*self.notes, *self.ledger.notes],
         }
 
@@ -90,7 +103,7 @@ def recover(
     readings: pd.DataFrame | Array | Table,
     sensors: Sensors | pd.DataFrame | None = None,
     *,
-    sites: Sequence[str] | Mapping[str, str] | None = None,
+    sites: Sites | None = None,
     method: str = "flfl",
     seed: int = 0,
     self_test: bool = True,
@@ -101,12 +114,14 @@ def recover(
 
     Parameters
     ----------
-    readings : DataFrame (index = time, one column a sensor, NaN = missing), array, or Table
+    readings : DataFrame (index = time, one column a sensor, NaN = missing), array, or Table. No
+        number stands for a missing reading: replace -999 and the like by NaN first
     sensors : coordinates (and sites): a DataFrame with one row a sensor
-    sites : owner of each sensor, by column order or by sensor id
+    sites : owner of each sensor, by column order or by sensor id; names or numbers
     method : a name from the registry
+    seed : of every random draw; ``random_state`` among the options comes before it
     self_test : score the method on readings hidden from it (a method that does not hold any out
-        by itself is fitted twice)
+        by itself is fitted twice, and both runs count in the ledger)
     options : arguments of the method, such as ``max_exposure=0.3``
 
     Examples
@@ -115,7 +130,7 @@ def recover(
     >>> table = pd.DataFrame({name: np.sin(t / 9) * i + i for i, name in enumerate("abcd", 1)})
     >>> table.loc[40:42, "a"] = np.nan
     >>> result = recover(table, effort="quick")
-    >>> result.flags.loc[40, "a"], bool(result.values.isna().any().any())
+    >>> result.flags.loc[40, "a"], bool(table.fillna(result.values).isna().any().any())
     ('recovered', False)
     """
     start = time.perf_counter()
@@ -126,28 +141,24 @@ def recover(
         notes.append("no coordinates: nothing is known of who is near whom")
     runner = _Runner(table, network, method, seed, progress, options)
     model = runner.fit(table.values)
-    scores: Scores = {}
-    width: Array | None = None
-    if self_test:
-        scores, width = runner.self_test(model)
-        if not scores:
-            notes.append("too few readings for a self-test: no scores")
-    index, columns = table.values.index, table.values.columns
-    values = table.values.where(table.known, pd.DataFrame(model.estimates_, index, columns))
-    flags = pd.DataFrame(flags_of(table, values), index, columns)
-    lower, upper = _interval(model, values, flags.to_numpy() == "recovered", width)
-    exposed = np.where(values.isna().all(), np.nan, float(bool(model.ledger_.numbers)))
+    test = runner.self_test(model) if self_test else _SelfTest.none(table)
+    if self_test and not test.scores:
+        notes.append("too few readings for a self-test: no scores")
+    values = np.where(table.known, table.values, model.estimates_)
+    flags = flags_of(table, values)
+    lower, upper = _interval(model, values, flags == "recovered", test.width)
+    given = _Given.of(readings, table)
     return Recovery(
-        values=values,
-        flags=flags,
-        lower=lower,
-        upper=upper,
-        scores=scores,
-        # A method that computes no exposure and sends anything is taken to show everything.
-        exposure=pd.Series(getattr(model, "exposure_", exposed), columns),
-        ledger=model.ledger_,
+        values=given.frame(values),
+        flags=given.frame(flags),
+        lower=given.frame(lower),
+        upper=given.frame(upper),
+        scores=test.scores,
+        by_sensor=test.by_sensor.set_axis(given.columns, axis="index"),
+        exposure=pd.Series(_exposure(model, method, table), given.columns),
+        ledger=model.ledger_ if test.ledger is None else _both(model.ledger_, test.ledger),
         seconds=time.perf_counter() - start,
-        sites=partition(network).sites,
+        sites=_sites(model, network, table),
         notes=tuple(notes),
     )
 
@@ -157,20 +168,83 @@ def numbers_per_reading(ledger: Ledger, readings: int) -> float:
     return ledger.numbers / max(readings, 1)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """The rows and columns as the caller has them; inside, times are sorted and ids are text."""
+
+    index: pd.Index
+    columns: pd.Index
+    order: NDArray[np.intp] | None
+
+    @classmethod
+    def of(cls, readings: pd.DataFrame | Array | Table, table: Table) -> _Given:
+        if isinstance(readings, Table):
+            return cls(table.values.index, table.values.columns, None)
+        frame = readings if isinstance(readings, pd.DataFrame) else pd.DataFrame(readings)
+        return cls(frame.index, with_time_index(frame).columns, table.order)
+
+    def frame(self, cells: NDArray[Any]) -> pd.DataFrame:
+        rows = cells if self.order is None else cells[self.order]
+        return pd.DataFrame(rows, self.index, self.columns)
+
+
+def _exposure(model: BaseRecoverer, method: str, table: Table) -> Array:
+    """As the method computes it; else everything where anything is sent or pooled, else nothing."""
+    if hasattr(model, "exposure_"):
+        return np.asarray(model.exposure_)
+    shown = float(find(method).pooled or model.ledger_.numbers > 0)
+    return np.where(table.known.any(axis=0), shown, np.nan)
+
+
+def _sites(model: BaseRecoverer, network: Sensors, table: Table) -> tuple[str, ...]:
+    """The sites that took part. A sensor without readings took none, but may have an owner."""
+    if not hasattr(model, "partition_"):
+        return partition(network).sites
+    sites = list(network.sites or network.regions or ("",) * len(network.ids))
+    for sensor, site in zip(
+        np.flatnonzero(table.known.any(axis=0)), model.partition_.sites, strict=True
+    ):
+        sites[sensor] = site
+    return tuple(sites)
+
+
+def _both(final: Ledger, test: Ledger) -> Ledger:
+    """What travelled in the run and in its self-test; the rounds are those of the run."""
+    return Ledger(
+        up=final.up + test.up,
+        down=final.down + test.down,
+        messages_up=final.messages_up + test.messages_up,
+        messages_down=final.messages_down + test.messages_down,
+        rounds=final.rounds,
+        exchanges=final.exchanges + test.exchanges,
+        numbers=final.numbers + test.numbers,
+        notes=[*final.notes, "the self-test was a run of its own; what travelled counts both"],
+    )
+
+
 def _interval(
-    model: BaseRecoverer, values: pd.DataFrame, filled: NDArray[np.bool_], width: Array | None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+    model: BaseRecoverer, values: Array, filled: NDArray[np.bool_], width: Array | None
+) -> tuple[Array, Array]:
     """The method's own intervals, or else the self-test's error quantile around each value."""
-    if hasattr(model, "lower_"):
-        # An interval always holds the value that is written.
-        low = np.minimum(model.lower_, values.to_numpy())
-        high = np.maximum(model.upper_, values.to_numpy())
-    else:
-        reach = np.full(values.shape[1], np.nan) if width is None else width
-        low, high = values.to_numpy() - reach, values.to_numpy() + reach
-    frames = (pd.DataFrame(bound, values.index, values.columns) for bound in (low, high))
-    lower, upper = (frame.where(filled, values) for frame in frames)
-    return lower, upper
+    reach = np.full(values.shape[1], np.nan) if width is None else width
+    low, high = model.interval() or (values - reach, values + reach)
+    return np.where(filled, low, values), np.where(filled, high, values)
+
+
+@dataclass(frozen=True)
+class _SelfTest:
+    """Scores, half widths of an interval by sensor, and what travelled in a run of its own."""
+
+    scores: Scores
+    by_sensor: pd.DataFrame
+    width: Array | None = None
+    ledger: Ledger | None = None
+
+    @classmethod
+    def none(cls, table: Table) -> _SelfTest:
+        """Nothing was hidden."""
+        nothing = np.full(len(table.sensor_ids), np.nan)
+        return cls({}, _by_sensor(np.zeros(len(nothing)), nothing, nothing))
 
 
 class _Runner:
@@ -196,55 +270,73 @@ class _Runner:
             model.progress = self.progress
         return model.fit(values, sensors=self.network)
 
-    def self_test(self, model: BaseRecoverer) -> tuple[Scores, Array | None]:
-        """Scores on readings hidden from the method, and half widths of an interval by sensor.
-
-        Empty where there are too few readings to spare any.
-        """
+    def self_test(self, model: BaseRecoverer) -> _SelfTest:
+        """Scores on readings hidden from the method; none where there are too few to spare any."""
         if hasattr(model, "holdout_"):
             hidden = ~np.isnan(model.holdout_)
-            estimates, coverage = model.holdout_, model.inside_
-        else:
-            known = self.table.known.T
-            kept = hide(known, 1 - SELF_TEST_SHARE, "random", np.random.default_rng(self.seed))
-            seen = self.table.values.where(kept.T)
-            hidden = (known & ~kept).T & seen.notna().any().to_numpy()
-            estimates = self.fit(seen).estimates_ if hidden.any() else model.estimates_
-            coverage = None
+            if not hidden.any():
+                return _SelfTest.none(self.table)
+            return self._score(hidden, model.holdout_, float(model.inside_[hidden].mean()))
+        hidden = self._hidden()
         if not hidden.any():
-            return {}, None
-        truth = self.table.values.to_numpy()[hidden]
-        error = estimates[hidden] - truth
-        scores = {self.label: _score(error), **self._alone(hidden, truth)}
-        spread = _spread(self.table.values.to_numpy())
-        relative = np.abs(error) / np.broadcast_to(spread, hidden.shape)[hidden]
-        scores[self.label]["coverage"] = (
-            _cross_coverage(relative, self.seed)
-            if coverage is None
-            else float(coverage[hidden].mean())
-        )
-        return scores, np.quantile(relative, COVERAGE) * spread
+            return _SelfTest.none(self.table)
+        again = self.fit(self.table.values.mask(hidden))
+        return self._score(hidden, again.estimates_, None, again.ledger_)
 
-    def _alone(self, hidden: NDArray[np.bool_], truth: Array) -> Scores:
-        """What each sensor does by itself on the same readings."""
+    def _hidden(self) -> NDArray[np.bool_]:
+        """A share of the readings, of sensors that keep some."""
+        known = self.table.known
+        rng = np.random.default_rng(self.seed)
+        kept = hide(known.T, 1 - SELF_TEST_SHARE, "random", rng).T
+        return known & ~kept & kept.any(axis=0)
+
+    def _score(
+        self,
+        hidden: NDArray[np.bool_],
+        estimates: Array,
+        coverage: float | None,
+        ledger: Ledger | None = None,
+    ) -> _SelfTest:
+        values = self.table.values.to_numpy()
+        error = np.where(hidden, estimates - values, np.nan)
+        # The same readings are hidden from each sensor alone.
         seen = self.table.values.mask(hidden)
-        return {
-            name: _score(create(method).fit(seen).estimates_[hidden] - truth)
-            for name, method in (("alone", "pchip"), ("linear", "linear"))
-        }
+        alone, linear = (
+            np.where(hidden, create(name).fit(seen).estimates_ - values, np.nan)
+            for name in ("pchip", "linear")
+        )
+        scores = {self.label: _summary(error), "alone": _summary(alone), "linear": _summary(linear)}
+        spread = Scaling.fit(values.T).scale
+        relative = (np.abs(error) / spread)[hidden]
+        scores[self.label]["coverage"] = (
+            _cross_coverage(relative, self.seed) if coverage is None else coverage
+        )
+        best = np.minimum(_mae(alone), _mae(linear))
+        return _SelfTest(
+            scores,
+            _by_sensor(hidden.sum(axis=0), _mae(error), best),
+            np.quantile(relative, COVERAGE) * spread,
+            ledger,
+        )
 
 
-def _score(error: Array) -> dict[str, float]:
-    return {"mae": float(np.abs(error).mean()), "rmse": float(np.sqrt((error**2).mean()))}
+def _by_sensor(hidden: Array, mae: Array, alone: Array) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"hidden": hidden.astype(int), "mae": mae, "alone": alone, "gains": mae < alone}
+    )
 
 
-def _spread(values: Array) -> Array:
-    """Each column's standard deviation; one where a column is constant or empty."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        count = (~np.isnan(values)).sum(axis=0)
-        mean = np.nansum(values, axis=0) / count
-        spread = np.sqrt(np.nansum((values - mean) ** 2, axis=0) / count)
-    return np.where(spread > 0, spread, 1.0)
+def _mae(error: Array) -> Array:
+    """Mean absolute error of each column; NaN where a column has none."""
+    count = (~np.isnan(error)).sum(axis=0)
+    return np.where(count > 0, np.nansum(np.abs(error), axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _summary(error: Array) -> dict[str, float]:
+    return {
+        "mae": float(np.nanmean(np.abs(error))),
+        "rmse": float(np.sqrt(np.nanmean(error**2))),
+    }
 
 
 def _cross_coverage(error: Array, seed: int) -> float:

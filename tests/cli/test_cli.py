@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import click
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from flfl.cli import main
+from flfl.cli.recover import _gained
 from flfl.cli.say import FriendlyGroup
 from flfl.data.synth import synthesize
 from flfl.data.write import write_recovered, write_sensors
+
+QUICK = ("--effort", "quick")
 
 
 @pytest.fixture
@@ -35,7 +39,9 @@ def files(tmp_path):
 def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
     readings, described = files
     out, flags = tmp_path / "filled.csv", tmp_path / "flags.csv"
-    result = run("recover", readings, "--sensors", described, "--out", out, "--flags", flags)
+    result = run(
+        "recover", readings, "--sensors", described, "--out", out, "--flags", flags, *QUICK
+    )
     assert result.exit_code == 0, result.output
     before, after = (
         pd.read_csv(path, dtype=str, keep_default_na=False) for path in (readings, out)
@@ -49,20 +55,31 @@ def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
     filled = marks[marks["flag"] == "recovered"]
     assert (filled["lower"] < filled["value"]).all()
     assert (filled["value"] < filled["upper"]).all()
+    assert pd.isna(marks.loc[marks["flag"] == "observed", ["lower", "upper"]]).all().all()
     assert "each sensor alone" in result.output
+    assert re.search(r"\d sensors? of 7 gains? from the network, \d do(es)? not", result.output)
+    assert "(1 not tested)" in result.output
+    assert "Only sums over sensors left: " in result.output
+    assert f"flag and interval: {flags}" in result.output
+    assert "\n\n" not in result.output
 
 
 def test_recover_json_is_the_contract(run, files, tmp_path):
     readings, described = files
-    out = tmp_path / "filled.parquet"
-    result = run("recover", readings, "--sensors", described, "--out", out, "--json")
+    out, flags = tmp_path / "filled.parquet", tmp_path / "flags.csv"
+    result = run(
+        "recover", readings, "--sensors", described, "--out", out, "--flags", flags,
+        "--json", *QUICK,
+    )  # fmt: skip
     document = json.loads(result.stdout)
     wanted = (
         "sensors slots observed recovered refused rounds seconds numbers_per_reading exposure"
-        " bytes_up bytes_down bytes_raw self_test"
+        " bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_not_gaining out flags"
     )
     assert set(wanted.split()) <= set(document)
     assert document["sensors"] == 8
+    assert document["sensors_gaining"] + document["sensors_not_gaining"] == 7
+    assert document["flags"] == str(flags)
     assert document["observed"] + document["recovered"] == 8 * 120
     assert set(document["self_test"]) >= {"flfl", "alone", "linear"}
     assert set(document["self_test"]["flfl"]) == {"mae", "rmse", "coverage"}
@@ -79,10 +96,21 @@ def test_evaluate_rows(run, files):
     assert len(rows) == 2 * 3 * 2 * 2
     wanted = (
         "method rate pattern seed mae rmse seconds peak_mb rounds numbers_per_reading bytes_up"
-        " bytes_down"
+        " bytes_down coverage interval_width exchanges"
     )
     assert set(wanted.split()) <= set(rows[0])
     assert all(row["mae"] <= row["rmse"] for row in rows)
+    assert all(row["coverage"] is None for row in rows)
+
+
+def test_evaluate_says_how_often_the_interval_holds(run, files):
+    readings, described = files
+    given = ("evaluate", readings, "--sensors", described, "--rate", "0.7", "--methods", "flfl")
+    (row,) = json.loads(run(*given, "--json").stdout)["rows"]
+    assert 0.5 < row["coverage"] <= 1
+    assert row["interval_width"] > row["mae"]
+    assert sum(row["exchanges"].values()) > 0
+    assert "inside" in run(*given).output
 
 
 def test_evaluate_is_the_same_every_time(run, files):
@@ -109,7 +137,7 @@ def test_synth_then_recover(run, tmp_path):
     assert run("data", "synth", "--sensors", 6, "--slots", 100, "--out", folder).exit_code == 0
     result = run(
         "recover", folder / "readings.csv", "--sensors", folder / "sensors.csv",
-        "--out", tmp_path / "filled.csv.gz",
+        "--out", tmp_path / "filled.csv.gz", *QUICK,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     with gzip.open(tmp_path / "filled.csv.gz", "rt") as file:
@@ -189,13 +217,28 @@ def test_bad_sensors_exit_2_and_write_nothing(case, run, tmp_path):
         (["recover", "{in}", "--out", "{dir}/no/such/filled.csv"], ["does not exist"]),
         (["recover", "{in}", "--out", "{dir}/filled.xyz"], [".xyz"]),
         (["recover", "{in}", "--out", "{in}"], ["file that was read"]),
+        (["recover", "{in}", "--out", "{out}", "--flags", "{out}"], ["two outputs"]),
         (["recover", "{in}"], ["--out"]),
         (["recover", "{in}", "--out", "{out}", "--method", "flfl-papre"], ["flfl-paper"]),
         (["recover", "{in}", "--out", "{out}", "--rank", "99"], ["rank 99"]),
         (["recover", "{in}", "--out", "{out}", "--sites", "owner"], ["owner"]),
+        (
+            ["recover", "{in}", "--out", "{out}", "--method", "linear", "--rank", "3"],
+            ["linear has no option rank"],
+        ),
+        (
+            ["recover", "{in}", "--out", "{out}", "--sensors", "{sensors}", "--sites", "owner"],
+            ["Give --sites one of these names"],
+        ),
         (["recover", "{in}", "--out", "{out}", "--time-column", "when"], ["when"]),
         (["evaluate", "{in}", "--rate", "1.5"], ["1.5", "--rate"]),
         (["evaluate", "{in}", "--rate", "half"], ["half"]),
+        (["evaluate", "{in}", "--rate", "0.999", "--methods", "linear"], ["--rate", "hides none"]),
+        (["evaluate", "{in}", "--rate", "0.001", "--methods", "linear"], ["--rate", "keeps none"]),
+        (
+            ["evaluate", "{in}", "--pattern", "block", "--block-length", "1000"],
+            ["1000 slots", "--block-length"],
+        ),
         (["evaluate", "{in}", "--pattern", "stripes"], ["stripes", "outage"]),
         (["evaluate", "{in}", "--methods", "magic"], ["magic"]),
         (["evaluate", "{in}", "--methods", ","], ["--methods"]),
@@ -207,6 +250,7 @@ def test_bad_arguments_exit_2(arguments, words, run, tmp_path):
         "{no}": tmp_path / "nothere.csv",
         "{in}": write(tmp_path / "readings.csv", WIDE),
         "{out}": tmp_path / "filled.csv",
+        "{sensors}": write(tmp_path / "sensors.csv", GOOD_SENSORS),
     }
     given = [str(places.get(a, a)).replace("{dir}", str(tmp_path)) for a in arguments]
     result = run(*given)
@@ -214,6 +258,88 @@ def test_bad_arguments_exit_2(arguments, words, run, tmp_path):
     for word in words:
         assert word in result.stderr
     assert not places["{out}"].exists()
+
+
+@pytest.mark.parametrize("option", ["--out", "--flags"])
+@pytest.mark.parametrize("name", ["readings", "sensors", "sites"])
+@pytest.mark.parametrize("by_link", [False, True])
+def test_no_file_of_the_user_is_overwritten(option, name, by_link, run, tmp_path):
+    texts = {
+        "readings": WIDE,
+        "sensors": GOOD_SENSORS,
+        "sites": "sensor,site\na,north\nb,south\n",
+    }
+    places = {key: write(tmp_path / f"{key}.csv", text) for key, text in texts.items()}
+    target = places[name]
+    if by_link:
+        target = tmp_path / "link.csv"
+        target.symlink_to(places[name])
+    other = {"--out": "--flags", "--flags": "--out"}[option]
+    result = run(
+        "recover", places["readings"], "--sensors", places["sensors"], "--sites", places["sites"],
+        option, target, other, tmp_path / "new.csv", "--method", "linear",
+    )  # fmt: skip
+    assert result.exit_code == 2, result.output
+    assert "file that was read" in result.stderr
+    assert {key: place.read_text() for key, place in places.items()} == texts
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_evaluate_fails_when_nothing_could_be_scored(run, tmp_path):
+    readings = write(tmp_path / "readings.csv", WIDE)
+    # One reading is kept for two sensors: the other one cannot be estimated.
+    given = ("evaluate", readings, "--rate", "0.02", "--methods", "linear,mean")
+    result = run(*given, "--json")
+    assert result.exit_code == 1
+    assert "linear: the estimates are not finite" in result.stderr
+    assert all(row["failed"] for row in json.loads(result.stdout)["rows"])
+    assert run(*given).exit_code == 1
+
+
+def test_words_for_one_sensor_and_no_scores(run, tmp_path):
+    rows = "\n".join(f"2024-01-0{d},{d if d != 2 else ''}" for d in range(1, 5))
+    readings = write(tmp_path / "readings.csv", "time,a\n" + rows)
+    result = run("recover", readings, "--out", tmp_path / "o.csv", "--method", "linear")
+    assert result.exit_code == 0, result.output
+    assert "1 sensor at 1 site, 4 slots: 3 observed, 1 recovered, 0 refused" in result.output
+    assert "Nothing left any site" in result.output
+    assert "\n\n" not in result.output
+    short = write(tmp_path / "short.csv", "time,a,b\n2024-01-01,1,\n2024-01-02,,2\n")
+    result = run("recover", short, "--out", tmp_path / "o.csv", "--method", "mean")
+    assert "no scores" in result.output
+    assert "MAE" not in result.output
+    assert "\n\n" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        (0.8, "bought: the error is 20 % below each sensor alone."),
+        (1.2, "nothing here: the error is 20 % above each sensor alone."),
+        (1.001, "nothing here: the error is the same as that of each sensor alone."),
+        (0.999, "nothing here: the error is the same as that of each sensor alone."),
+    ],
+)
+def test_what_federation_bought(ours, words):
+    scores = {"flfl": {"mae": ours}, "alone": {"mae": 1.0}, "linear": {"mae": 2.0}}
+    assert _gained(scores).endswith(words)
+
+
+def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):
+    readings, described = files
+    wanted = {
+        "lfa": "brought to one place",
+        "flfl-paper": "can compute every reading",
+        "mean": "Nothing left any site",
+    }
+    for method, words in wanted.items():
+        out = tmp_path / f"{method}.csv"
+        given = ("--sensors", described, "--out", out, "--method", method)
+        assert words in run("recover", readings, *given).output
+    trusted = run(
+        "recover", readings, "--sensors", described, "--out", out, "--max-exposure", 1, *QUICK
+    )
+    assert "can compute every reading" in trusted.output
 
 
 def test_stated_behaviour_of_what_is_not_an_error(run, tmp_path):

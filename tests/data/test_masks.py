@@ -27,14 +27,24 @@ def problems(draw):
 def test_laws(problem, pattern: str) -> None:
     known, regions, rate, length, rng = problem
     before = known.copy()
-    kept = hide(known, rate, pattern, rng, block_length=length, regions=regions)
+    length = min(length, known.shape[1])
+    target = max(round(rate * known.sum()), min(1, known.sum()))
+    longest = length if pattern == "block" else max(1, round(0.04 * known.shape[1]))
+    try:
+        kept = hide(known, rate, pattern, rng, block_length=length, regions=regions)
+    except InputError:
+        kept = None
+    if kept is None:
+        # Only where one run of every sensor, which stays, is more than may be kept.
+        assert pattern != "random"
+        assert target < len(known) * longest
+        return
     np.testing.assert_array_equal(known, before)
     assert kept.shape == known.shape
     assert kept.dtype == np.bool_
     assert not (kept & ~known).any()
-    target = max(round(rate * known.sum()), min(1, known.sum()))
     widest = 1 if regions is None else np.bincount(regions).max()
-    run = {"random": 0, "block": length, "outage": max(1, round(0.04 * known.shape[1])) * widest}
+    run = {"random": 0, "block": longest, "outage": longest * widest}
     assert abs(kept.sum() - target) <= run[pattern]
     if target >= known.any(axis=1).sum() and pattern != "outage":
         np.testing.assert_array_equal(kept.any(axis=1), known.any(axis=1))
@@ -108,6 +118,7 @@ def test_only_one_reading_to_keep() -> None:
         ({"rate": float("nan")}, "rate"),
         ({"pattern": "stripes"}, "pattern: 'stripes'.*random, block, outage"),
         ({"block_length": 0}, "block_length: .*1 or more"),
+        ({"pattern": "block", "block_length": 4}, "block_length: .* longer than the table of 3"),
         ({"regions": ["a"]}, "regions: 1 regions are given for 2 sensors"),
     ],
 )
@@ -126,3 +137,10 @@ def test_the_memory_layout_of_the_mask_does_not_matter(pattern):
         hide(transposed, 0.6, pattern, np.random.default_rng(1), block_length=5), expected
     )
     assert 0.5 < expected.sum() / known.sum() < 0.7
+
+
+@pytest.mark.parametrize(("pattern", "remedy"), [("block", "block_length"), ("outage", "random")])
+def test_a_pattern_that_cannot_be_had_is_refused_not_swapped(pattern: str, remedy: str) -> None:
+    known = np.ones((20, 60), dtype=bool)
+    with pytest.raises(InputError, match=f"pattern {pattern}: runs of .* can hide only .*{remedy}"):
+        hide(known, 0.005, pattern, np.random.default_rng(0))

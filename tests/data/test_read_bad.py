@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from flfl.data import from_frame, read_readings
-from flfl.errors import FLFLError, InputError, MissingExtraError
+from flfl.errors import FLFLError, InputError
 
 # name, content, options, words that the message must hold
 CASES: list[tuple[str, str | bytes, dict[str, object], list[str]]] = [
@@ -253,6 +253,38 @@ def test_errors_are_of_their_kinds() -> None:
     assert isinstance(error, ValueError)
     assert str(error) == "here: it broke. Mend it."
     assert str(InputError("it broke")) == "it broke."
-    missing = MissingExtraError("report", "The report")
-    assert isinstance(missing, ImportError)
-    assert "pip install 'flfl[report]'" in str(missing)
+
+
+@pytest.mark.parametrize(
+    "first", ["2024-01-01 00:00,1.5,2", "01/02/2024,1,1", "20240101,1,", "0,1.5,2", "-1.5,3,4"]
+)
+def test_a_file_without_a_header(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\n{first}\n")
+    with pytest.raises(InputError, match=r"first line holds the time .*Put a header"):
+        read_readings(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# made by hand\ntime;a;b\n2024-01-01;1;2\n2024-01-02;1;2\n",
+        "\n# hand, made, now, then\ntime,a,b\n2024-01-01,1,2\n2024-01-02,1,2\n",
+        "# one, two, three\n# four, five, six\ntime,a,b\n2024-01-01,1,2\n2024-01-02,1,2\n",
+        "# nothing else\n",
+    ],
+)
+def test_a_comment_above_the_header(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"line [12]: this line is a comment, .*Remove the lines"):
+        read_readings(path)
+
+
+def test_parquet_that_does_not_say_where_the_time_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    frame = pd.DataFrame({"a": [3.0, 1.0, 2.0], "b": [1.0, 2.0, 3.0]})
+    frame.to_parquet(path)
+    with pytest.raises(InputError, match=r"the first, 'a', holds numbers.*time_column"):
+        read_readings(path)
+    assert read_readings(path, time_column="a").sensor_ids == ("b",)

@@ -38,7 +38,6 @@ def test_wide_csv(write) -> None:
     assert table.source.layout == "wide"
     assert table.source.time_texts == ("2024-01-01 00:00", "2024-01-01 01:00")
     assert "2 sensors and 2 hourly slots" in notes(table)
-    np.testing.assert_array_equal(table.matrix(), table.values.to_numpy().T)
     assert table.known.sum() == 2
 
 
@@ -292,3 +291,38 @@ def test_from_frame_does_not_touch_its_input() -> None:
     table = from_frame(frame)
     table.values.iloc[1, 0] = 7.0
     pd.testing.assert_frame_equal(frame, before)
+
+
+def test_delimiters_inside_quotes_do_not_count(write) -> None:
+    table = read_readings(write('time;"a,b,c,d";"e,f"\n2024-01-01;1,5;2\n2024-01-02;3;4\n'))
+    assert table.sensor_ids == ("a,b,c,d", "e,f")
+    assert table.values.iloc[0, 0] == 1.5
+
+
+def test_a_hash_before_the_first_name_is_still_a_header(write) -> None:
+    assert read_readings(write("#time,a\n2024-01-01,1\n2024-01-02,2\n")).sensor_ids == ("a",)
+
+
+def test_it_is_said_which_column_was_taken_as_the_time(write) -> None:
+    table = read_readings(write("Zeit,a\n2024-01-01,1\n2024-01-02,2\n"))
+    assert "the first, 'Zeit', was taken" in notes(table)
+    assert "was taken" not in notes(read_readings(write("time,a\n2024-01-01,1\n2024-01-02,2\n")))
+
+
+def test_parquet_with_a_named_number_index(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.Index([3, 4], name="tick"))
+    frame.to_parquet(tmp_path / "r.parquet")
+    assert read_readings(tmp_path / "r.parquet").values.index.tolist() == [3, 4]
+
+
+def test_a_frame_has_no_sentinels_unless_told() -> None:
+    frame = pd.DataFrame({"a": [-999.0, 1.0, 2.0]})
+    assert from_frame(frame).values.iloc[0, 0] == -999.0
+    assert np.isnan(from_frame(frame, sentinels=[-999]).values.iloc[0, 0])
+
+
+def test_the_order_of_the_rows_is_kept_beside_the_sorted_table() -> None:
+    table = from_frame(pd.DataFrame({"a": [3.0, 1.0, 2.0]}, index=[30, 10, 20]))
+    assert table.values["a"].tolist() == [1.0, 2.0, 3.0]
+    assert table.order is not None
+    assert table.values["a"].to_numpy()[table.order].tolist() == [3.0, 1.0, 2.0]

@@ -51,16 +51,3 @@ def test_a_sensor_without_readings_stays_unknown() -> None:
     undone = scaling.undo(np.zeros((2, 2)))
     assert np.isnan(undone[0]).all()
     np.testing.assert_array_equal(undone[1], [2.0, 2.0])
-
-
-def test_hidden_values_do_not_matter() -> None:
-    values = np.array([[1.0, 3.0, 1000.0]])
-    known = np.array([[True, True, False]])
-    a = Scaling.fit(values, known)
-    b = Scaling.fit(np.array([[1.0, 3.0, np.nan]]))
-    np.testing.assert_array_equal((a.center, a.scale), (b.center, b.scale))
-
-
-def test_widths_scale_without_shift() -> None:
-    scaling = Scaling.fit(np.array([[10.0, 14.0]]))
-    np.testing.assert_array_equal(scaling.undo_width(np.array([[1.0]])), [[2.0]])

@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 
 from flfl.data import (
-    atomic_output,
     check_writable,
     flags_of,
     from_frame,
     read_readings,
+    write_files,
     write_flags,
     write_recovered,
+    write_result,
 )
 from flfl.errors import InputError
 
@@ -109,7 +110,7 @@ def test_long_layout_and_order(tmp_path: Path, rows: str, by_sensor: bool) -> No
         list("xxyy") if by_sensor else list("xyxy")
     )
     values, flags = fill(table), flags_of(table, fill(table))
-    write_recovered(tmp_path / "f.csv", table, values, flags, values - 1, values + 1)
+    write_flags(tmp_path / "f.csv", table, values, flags, values - 1, values + 1)
     lines = (tmp_path / "f.csv").read_text().splitlines()
     assert lines[0] == "time,sensor,value,flag,lower,upper"
     assert "2,y,1.23,recovered,0.23,2.23" in lines
@@ -140,11 +141,7 @@ def test_flags_file(tmp_path: Path) -> None:
     table = read_text(tmp_path, "time,a,b\n2024-01-01,1.50,\n2024-01-02,,2\n")
     values = table.values.to_numpy().copy()
     values[0, 1] = 5.5
-    lower, upper = (
-        np.where(table.known, np.nan, values - 1),
-        np.where(table.known, np.nan, values + 1),
-    )
-    write_flags(tmp_path / "f.csv", table, values, None, lower, upper)
+    write_flags(tmp_path / "f.csv", table, values, None, values - 1, values + 1)
     assert (tmp_path / "f.csv").read_text() == (
         "time,sensor,value,flag,lower,upper\n2024-01-01,a,1.50,observed,,\n"
         "2024-01-01,b,5.5,recovered,4.5,6.5\n2024-01-02,a,,refused,,\n2024-01-02,b,2,observed,,\n"
@@ -201,13 +198,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, name: st
     path = tmp_path / name
     path.write_bytes(b"old")
 
-    def fail() -> None:
-        with atomic_output(path) as file:
-            file.write(b"new" * 1000)
-            raise RuntimeError("power cut")
+    def fail(file) -> None:
+        file.write(b"new" * 1000)
+        raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
-        fail()
+        write_files({path: fail})
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [name]
 
@@ -230,8 +226,7 @@ def test_mode_and_links_are_kept(tmp_path: Path) -> None:
     target.chmod(0o640)
     link = tmp_path / "link.csv"
     link.symlink_to(target)
-    with atomic_output(link) as file:
-        file.write(b"new")
+    write_files({link: lambda file: file.write(b"new")})
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert target.stat().st_mode & 0o777 == 0o640
@@ -253,7 +248,7 @@ def test_bad_outputs_are_refused_beforehand(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file that was read"):
         write_flags(tmp_path / "link.csv", table, fill(table))
     assert source.read_text() == ODD
-    check_writable(tmp_path / "o.csv", source)
+    check_writable(tmp_path / "o.csv", inputs=[source])
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "link.csv"]
 
 
@@ -261,3 +256,40 @@ def test_bad_outputs_are_refused_beforehand(tmp_path: Path) -> None:
 def test_unwritable_directory() -> None:
     with pytest.raises(InputError, match="cannot be written to"):
         check_writable("/proc/o.csv")
+
+
+def test_outputs_are_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "old.csv")
+    (tmp_path / "new-link.csv").symlink_to(tmp_path / "new.csv")
+    for first, second in (("o.csv", "o.csv"), ("old.csv", "link.csv"), ("new.csv", "new-link.csv")):
+        with pytest.raises(InputError, match="two outputs have the same name"):
+            check_writable(tmp_path / first, tmp_path / second)
+    check_writable(tmp_path / "a.csv", tmp_path / "b.csv", inputs=[tmp_path / "old.csv"])
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("old")
+    (tmp_path / "o.csv").chmod(0o444)
+    with pytest.raises(InputError, match=r"o\.csv: the file is read-only"):
+        check_writable(tmp_path / "o.csv")
+
+
+def test_both_files_or_neither(tmp_path: Path) -> None:
+    table = read_text(tmp_path, "time,a\n2024-01-01,1\n2024-01-02,\n")
+    assert table.source is not None
+    (tmp_path / "o.parquet").write_text("old")
+    # Parquet holds no time texts: only the second file, a CSV, fails.
+    broken = replace(table, source=replace(table.source, time_texts=("2024-01-01", "\udcff")))
+    with pytest.raises(UnicodeEncodeError):
+        write_result(tmp_path / "o.parquet", tmp_path / "f.csv", broken, fill(table))
+    assert (tmp_path / "o.parquet").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["in.csv", "o.parquet"]
+    write_result(tmp_path / "o.parquet", tmp_path / "f.csv", table, fill(table))
+    assert pd.read_parquet(tmp_path / "o.parquet")["a"].tolist() == fill(table)[:, 0].tolist()
+    assert "recovered" in (tmp_path / "f.csv").read_text()
+
+
+def test_frames_are_written_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    table = from_frame(pd.DataFrame({"a": [3.0, 1.0]}, index=[30, 10]))
+    assert out(tmp_path, table, fill(table)) == "time,a\n30,3.0\n10,1.0\n"

@@ -1,11 +1,9 @@
 """The paper's protocol: who sees what, whatever the grouping, and what happens when it diverges."""
 
-import gc
-import struct
-import types
-
 import numpy as np
 import pytest
+
+from boundary import Boundary
 
 from flfl.engines import inprocess
 from flfl.federation.coordinator import Coordinator, ProtocolError
@@ -135,75 +133,55 @@ def test_the_ledger_counts_the_real_messages():
     assert 8 * N * RANK < each < 8 * N * RANK + 300
 
 
-def reachable(root):
-    """Everything that the garbage collector can reach from an object, code and modules aside."""
-    seen, todo = {}, [root]
-    while todo:
-        thing = todo.pop()
-        if id(thing) in seen or isinstance(
-            thing, type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType
-        ):
-            continue
-        seen[id(thing)] = thing
-        todo.extend(gc.get_referents(thing))
-        if isinstance(thing, types.GeneratorType) and thing.gi_frame is not None:
-            todo.extend(thing.gi_frame.f_locals.values())
-        if isinstance(thing, np.ndarray) and thing.base is not None:
-            todo.append(thing.base)
-    return seen.values()
-
-
 @pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
 def test_the_boundary(schedule):
-    """Markers in readings, latent vectors and coordinates never travel, and nothing that the
-    coordinator can reach holds a site's array."""
+    """Nothing that the coordinator can reach, at any moment, is a site's; no upload holds a
+    reading, a latent vector or a weight of the graph."""
     Z, known = readings()
     marker = 0.123456789012345
     Z[known] = np.where(np.arange(known.sum()) % 7 == 0, marker, Z[known])
     coordinator, sites, ledger = build([[0], [1], [2]], plan(schedule=schedule), Z=Z, known=known)
-    heard, latent = [], set()
 
-    def tap(direction, _site, data):
-        for site in sites:
-            for region in site.program._regions:
-                latent.update(region.P.ravel().tolist())
-        if direction == "up":
-            heard.append(data)
+    def private():
+        regions = [region for site in sites for region in site.program._regions]
+        return [a for r in regions for a in (r.data.Y, r.data.J, r.P, r.kept, r.L)]
 
-    inprocess.run(coordinator, sites, ledger, tap)
-    everything = b"".join(heard)
-    secrets = (
-        {marker}
-        | latent
-        | {float(v) for s in sites for r in s.program._regions for v in r.L.ravel()}
-    )
-    secrets = {secret for secret in secrets if secret != round(secret)}  # counts are no secret
-    for secret in secrets:
-        assert struct.pack("<d", secret) not in everything
-        fixed = round(secret * 2**30)
-        assert abs(fixed) < 2**20 or struct.pack("<q", fixed) not in everything
-    private = [
-        array
-        for site in sites
-        for region in site.program._regions
-        for array in (region.data.Y, region.data.J, region.P, region.kept, region.L)
-    ]
-    for thing in reachable(coordinator):
-        assert not isinstance(thing, Site | PaperSite)
-        if isinstance(thing, np.ndarray):
-            assert not any(np.shares_memory(thing, array) for array in private)
-            assert not np.isin(thing, marker).any()
+    watch = Boundary(coordinator, private, secrets={marker})
+    inprocess.run(coordinator, sites, ledger, watch.tap)
+    watch.check()
 
 
 def test_the_boundary_test_can_fail():
-    """A coordinator that was handed a site's array is caught by the same search."""
-    coordinator, sites, _ = build([[0], [1], [2]], plan())
-    coordinator.leak = [sites[0].program._regions[0].data.Y]
-    assert any(
-        isinstance(thing, np.ndarray)
-        and np.shares_memory(thing, sites[0].program._regions[0].data.Y)
-        for thing in reachable(coordinator)
-    )
+    """A program that keeps a site's array, even in a local name or a closure, is caught."""
+    Z, known = readings()
+    for leak in ("local", "closure", "attribute", "upload"):
+        coordinator, sites, ledger = build([[0], [1], [2]], plan(), Z=Z, known=known)
+        stolen = sites[0].program._regions[0].data.Y
+        honest = coordinator._program
+
+        def spy(honest=honest, stolen=stolen, leak=leak):
+            kept = stolen if leak == "local" else None
+            look = (lambda: stolen) if leak == "closure" else None
+            replies = None
+            while True:
+                try:
+                    ask = honest.send(replies)
+                except StopIteration:
+                    return
+                replies = yield ask
+                assert kept is None or look is None
+
+        if leak in ("local", "closure"):
+            coordinator._program = spy()
+        if leak == "attribute":
+            coordinator.leak = {"deep": [stolen]}
+        secrets = {float(stolen.max())} if leak != "upload" else {1.5}
+        watch = Boundary(coordinator, lambda stolen=stolen: [stolen], secrets)
+        if leak == "upload":
+            watch.tap("up", "site0", np.array([0.5, 1.5]).tobytes())
+        inprocess.run(coordinator, sites, ledger, watch.tap)
+        with pytest.raises(AssertionError):
+            watch.check()
 
 
 def test_messages_at_the_wrong_time_are_refused():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from flfl.baselines.interpolate import Linear, Mean, Pchip
@@ -24,7 +26,8 @@ class Method:
     name : lower case, as on the command line
     build : makes the estimator
     summary : one line
-    federated : whether owners keep their readings at home
+    federated : whether owners keep their readings at home and send something else
+    pooled : whether it needs all readings in one place
     seeded : whether it draws random numbers
     needs : the optional extra it needs, if any
     """
@@ -33,6 +36,7 @@ class Method:
     build: Callable[..., BaseRecoverer]
     summary: str
     federated: bool = False
+    pooled: bool = False
     seeded: bool = False
     needs: str | None = None
 
@@ -54,7 +58,13 @@ METHODS: dict[str, Method] = {
             federated=True,
             seeded=True,
         ),
-        Method("lfa", LFA, "latent factors by alternating least squares, central", seeded=True),
+        Method(
+            "lfa",
+            LFA,
+            "latent factors by alternating least squares, central",
+            pooled=True,
+            seeded=True,
+        ),
         Method("linear", Linear, "each sensor alone: straight lines between its readings"),
         Method("pchip", Pchip, "each sensor alone: shape-preserving cubics"),
         Method("mean", Mean, "each sensor alone: its mean"),
@@ -82,15 +92,21 @@ def find(name: str) -> Method:
 def create(name: str, *, seed: int = 0, **options: Any) -> BaseRecoverer:
     """An estimator of the method, seeded where it draws random numbers.
 
+    ``random_state`` among the options, as scikit-learn calls it, comes before ``seed``.
+
     Examples
     --------
     >>> create("lfa", seed=3).random_state
     3
     """
     method = find(name)
+    if not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"{seed!r} is no seed", where="seed", remedy="Give 0 or more, whole")
+    known = inspect.signature(method.build).parameters
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        choice = f"Its options are {', '.join(known)}" if known else "Leave it out"
+        raise InputError(f"the method {name} has no option {unknown[0]}", remedy=choice)
     if method.seeded:
-        options["random_state"] = seed
-    try:
-        return method.build(**options)
-    except TypeError as error:
-        raise InputError(f"{name}: {error}") from None
+        options.setdefault("random_state", int(seed))
+    return method.build(**options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,30 @@ from numpy.typing import NDArray
 
 from flfl.baselines import create, find
 from flfl.benchmark.memory import PeakMemory
+from flfl.data.grid import MEAN_MONTH
 from flfl.data.masks import hide
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
+from flfl.errors import InputError
+from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.network import partition
 from flfl.recovery import numbers_per_reading
+
+BLOCK_LENGTH, MONTHLY_BLOCK_LENGTH = 24, 12
+Cell = tuple[str, float, int]
+"""One mask: pattern, rate, seed."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one mask. Scores are in the readings' units; ``failed`` says why not."""
+    """One method on one mask. Scores are in the readings' units; ``failed`` says why not.
+
+    Attributes
+    ----------
+    coverage : share of the hidden readings inside the method's own interval, None if it has none
+    interval_width : mean width of these intervals
+    exchanges : question-and-sum exchanges by phase of the run
+    """
 
     method: str
     rate: float
@@ -30,9 +45,12 @@ class Row:
     seed: int
     mae: float | None
     rmse: float | None
+    coverage: float | None
+    interval_width: float | None
     seconds: float
     peak_mb: float | None
     rounds: int
+    exchanges: dict[str, int]
     numbers_per_reading: float
     bytes_up: int
     bytes_down: int
@@ -44,19 +62,53 @@ class Row:
         return {**asdict(self), "notes": list(self.notes)}
 
 
+@dataclass(frozen=True)
+class _Scores:
+    mae: float | None = None
+    rmse: float | None = None
+    coverage: float | None = None
+    interval_width: float | None = None
+    failed: str | None = field(default=None, kw_only=True)
+
+
 def training_mask(
-    table: Table, sensors: Sensors, rate: float, pattern: str, seed: int, block_length: int = 24
+    table: Table,
+    sensors: Sensors,
+    rate: float,
+    pattern: str,
+    seed: int,
+    block_length: int | None = None,
 ) -> NDArray[np.bool_]:
-    """Which known entries (sensors x slots) a method may see. One seed, one mask."""
-    regions = partition(sensors).regions if pattern == "outage" else None
-    return hide(
-        table.known.T,
+    """Which known entries (sensors x slots) a method may see. One seed, one mask.
+
+    ``block_length`` is 24 slots where it is not given, 12 for monthly readings.
+
+    Raises
+    ------
+    InputError
+        When the rate leaves nothing hidden or nothing to learn from.
+    """
+    if block_length is None:
+        block_length = MONTHLY_BLOCK_LENGTH if table.step == MEAN_MONTH else BLOCK_LENGTH
+    known = table.known.T
+    kept = hide(
+        known,
         rate,
         pattern,
         np.random.default_rng(seed),
         block_length=block_length,
-        regions=regions,
+        regions=partition(sensors).regions if pattern == "outage" else None,
     )
+    total = int(known.sum())
+    if round(rate * total) == 0 or kept.sum() == total:
+        fate = "hides" if kept.sum() == total else "keeps"
+        raise InputError(
+            f"keeping the share {rate:g} of {total} readings {fate} none of them"
+            f" (pattern {pattern})",
+            where="rate",
+            remedy="Give a rate further from 0 and 1",
+        )
+    return kept
 
 
 def evaluate(
@@ -67,7 +119,7 @@ def evaluate(
     methods: Sequence[str],
     patterns: Sequence[str] = ("random",),
     seeds: Sequence[int] = (0,),
-    block_length: int = 24,
+    block_length: int | None = None,
     options: dict[str, dict[str, Any]] | None = None,
     report: Callable[[Row], None] | None = None,
 ) -> list[Row]:
@@ -76,38 +128,45 @@ def evaluate(
     Parameters
     ----------
     rates : shares of the known entries that are kept
+    block_length : slots in a block; None for 24, or 12 for monthly readings
     options : constructor arguments by method name
     report : called with each row as it is finished
     """
+    given = options or {}
+    cells: list[Cell] = list(product(patterns, rates, seeds))
+
+    def mask(cell: Cell) -> NDArray[np.bool_]:
+        pattern, rate, seed = cell
+        return training_mask(table, sensors, rate, pattern, seed, block_length)
+
+    # What cannot be done is said before hours of work, not after.
     for method in methods:
         find(method)
+    for cell in cells:
+        mask(cell)
     rows = []
-    for pattern in patterns:
-        for rate in rates:
-            for seed in seeds:
-                kept = training_mask(table, sensors, rate, pattern, seed, block_length)
-                for method in methods:
-                    row = _score(
-                        table, sensors, kept, method, (rate, pattern, seed), (options or {})
-                    )
-                    rows.append(row)
-                    if report is not None:
-                        report(row)
+    for cell in cells:
+        kept = mask(cell)
+        for method in methods:
+            row = _run(table, sensors, kept, method, cell, given.get(method, {}))
+            rows.append(row)
+            if report is not None:
+                report(row)
     return rows
 
 
-def _score(
+def _run(
     table: Table,
     sensors: Sensors,
     kept: NDArray[np.bool_],
     method: str,
-    cell: tuple[float, str, int],
-    options: dict[str, dict[str, Any]],
+    cell: Cell,
+    options: dict[str, Any],
 ) -> Row:
-    rate, pattern, seed = cell
+    pattern, rate, seed = cell
     # The hidden readings are not in the table that the method is given.
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
-    model = create(method, seed=seed, **options.get(method, {}))
+    model = create(method, seed=seed, **options)
     failed = None
     start = time.perf_counter()
     with PeakMemory() as memory:
@@ -116,35 +175,36 @@ def _score(
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             failed = f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - start
-    mae = rmse = None
-    if failed is None:
-        mae, rmse, failed = _errors(table, kept, model.estimates_)
+    scores = _score(table, kept, model) if failed is None else _Scores(failed=failed)
     ledger = model.ledger_
     return Row(
         method=method,
         rate=rate,
         pattern=pattern,
         seed=seed,
-        mae=mae,
-        rmse=rmse,
         seconds=seconds,
         peak_mb=memory.peak_mb,
         rounds=ledger.rounds,
+        exchanges=dict(ledger.exchanges),
         numbers_per_reading=numbers_per_reading(ledger, int(kept.sum())),
         bytes_up=ledger.bytes_up,
         bytes_down=ledger.bytes_down,
-        failed=failed,
         notes=tuple(ledger.notes),
+        **asdict(scores),
     )
 
 
-def _errors(
-    table: Table, kept: NDArray[np.bool_], estimates: NDArray[np.float64]
-) -> tuple[float | None, float | None, str | None]:
+def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scores:
+    """Errors on the hidden readings, and how many of them lie in the method's interval."""
     hidden = table.known & ~kept.T
-    error = (estimates - table.values.to_numpy())[hidden]
-    if not len(error):
-        return None, None, "nothing was hidden"
+    truth, estimates = table.values.to_numpy()[hidden], model.estimates_[hidden]
+    error = estimates - truth
     if not np.isfinite(error).all():
-        return None, None, "the estimates are not finite"
-    return float(np.abs(error).mean()), float(np.sqrt((error**2).mean())), None
+        return _Scores(failed="the estimates are not finite")
+    mae, rmse = float(np.abs(error).mean()), float(np.sqrt((error**2).mean()))
+    bounds = model.interval()
+    if bounds is None:
+        return _Scores(mae, rmse)
+    low, high = (bound[hidden] for bound in bounds)
+    inside = (low <= truth) & (truth <= high)
+    return _Scores(mae, rmse, float(inside.mean()), float((high - low).mean()))

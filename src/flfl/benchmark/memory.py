@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 _PAGES = Path("/proc/self/statm")
-_PAGE_MB = 4096 / 2**20
 
 
 class PeakMemory:
@@ -46,4 +46,4 @@ class PeakMemory:
 
     @staticmethod
     def _now() -> float:
-        return int(_PAGES.read_text().split()[1]) * _PAGE_MB
+        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

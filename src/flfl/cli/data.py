@@ -66,8 +66,7 @@ def synth(
     """
     make_folder(out)
     readings, described = out / "readings.csv", out / "sensors.csv"
-    for path in (readings, described):
-        check_writable(path)
+    check_writable(readings, described)
     table, sensors = synthesize(
         n_sensors,
         n_slots,

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.recover import print_result, write_result
+from flfl.cli.recover import finish
 from flfl.cli.say import (
     end_progress,
     json_option,
     make_folder,
-    print_json,
     round_progress,
     seed_option,
 )
@@ -20,6 +19,7 @@ from flfl.data.write import check_writable
 from flfl.recovery import recover
 
 DATASET = "germany_pm10"
+TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
 
 
 @click.command()
@@ -41,17 +41,9 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     """
     make_folder(out)
     filled, flags = out / "filled.csv", out / "flags.csv"
-    for path in (filled, flags):
-        check_writable(path)
+    check_writable(filled, flags)
     table, sensors = load_dataset(DATASET)
     method = "flfl"
     result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
     end_progress()
-    write_result(filled, flags, table, result)
-    if as_json:
-        print_json(result.summary() | {"out": str(filled), "flags": str(flags)})
-        return
-    click.echo("Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)")
-    print_result(result, method)
-    click.echo(f"Filled table: {filled}")
-    click.echo(f"Every value with its flag and interval: {flags}")
+    finish(result, table, method, filled, flags, as_json, title=TITLE)

@@ -13,7 +13,11 @@ from flfl.benchmark.evaluate import evaluate as evaluate_methods
 from flfl.cli.say import exposure_option, figure, json_option, print_json, print_table, size
 from flfl.cli.tables import read_tables, table_options
 from flfl.data.masks import PATTERNS
-from flfl.errors import InputError
+from flfl.errors import FLFLError, InputError
+
+HEADER = (
+    "method", "pattern", "rate", "seed", "MAE", "RMSE", "inside", "seconds", "rounds", "up", "down"
+)  # fmt: skip
 
 
 @click.command()
@@ -32,10 +36,8 @@ from flfl.errors import InputError
 )
 @click.option(
     "--block-length",
-    default=24,
-    show_default=True,
     type=click.IntRange(min=1),
-    help="Slots in a block.",
+    help="Slots in a block.  [default: 24, or 12 for monthly readings]",
 )
 @exposure_option
 @json_option
@@ -44,7 +46,7 @@ def evaluate(
     patterns: str,
     methods: str,
     seeds: int,
-    block_length: int,
+    block_length: int | None,
     max_exposure: float | None,
     as_json: bool,
     **files: Any,
@@ -81,11 +83,10 @@ def evaluate(
     )
     if as_json:
         print_json({"rows": [row.as_dict() for row in rows]})
-        return
-    print_table(
-        ["method", "pattern", "rate", "seed", "MAE", "RMSE", "seconds", "rounds", "up", "down"],
-        [_cells(row) for row in rows],
-    )
+    else:
+        print_table(HEADER, [_cells(row) for row in rows])
+    if all(row.failed is not None for row in rows):
+        raise FLFLError(f"no method could be scored: {rows[0].method}: {rows[0].failed}")
 
 
 def _names(text: str, option: str) -> list[str]:
@@ -121,6 +122,7 @@ def _cells(row: Row) -> list[object]:
         row.rate,
         row.seed,
         *scores,
+        figure(row.coverage, 2),
         f"{row.seconds:.2f}",
         row.rounds,
         size(row.bytes_up),

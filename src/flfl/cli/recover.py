@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from flfl.baselines import Method, find
 from flfl.cli.say import (
-    exposure_option,
+    count,
     end_progress,
+    exposure_option,
     figure,
     json_option,
     print_json,
-    print_table,
     round_progress,
     seed_option,
     size,
+    table_lines,
 )
-from flfl.cli.tables import read_tables, table_options
+from flfl.cli.tables import input_files, read_tables, table_options
 from flfl.data.table import Table
-from flfl.data.write import check_writable, write_flags, write_recovered
+from flfl.data.write import check_writable, write_result
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
 
@@ -68,16 +71,15 @@ def recover(
 ) -> None:
     """Fill the gaps of READINGS.
 
-    READINGS is a CSV (wide or long) or Parquet file, optionally .gz. Observed values are never
-    altered. Some of them are held out and recovered too, and the scores are printed.
+    READINGS is a CSV file (wide or long, optionally .gz) or a Parquet file. Observed values are
+    never altered. Some of them are held out and recovered too, and the scores are printed.
 
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
     """
-    check_writable(out, files["readings"])
-    if flags_path is not None:
-        check_writable(flags_path, files["readings"])
+    outputs = [out] if flags_path is None else [out, flags_path]
+    check_writable(*outputs, inputs=input_files(**files))
     table, sensors = read_tables(**files)
     given = {
         "max_exposure": max_exposure,
@@ -90,72 +92,98 @@ def recover(
         table, sensors, method=method, seed=seed, progress=round_progress(method), **options
     )
     end_progress()
-    write_result(out, flags_path, table, result)
+    finish(result, table, method, out, flags_path, as_json)
+
+
+def finish(
+    result: Recovery,
+    table: Table,
+    method: str,
+    out: Path,
+    flags_path: Path | None,
+    as_json: bool,
+    title: str = "",
+) -> None:
+    """Write the filled table and, if wanted, the flags; say what was done."""
+    write_result(out, flags_path, table, result.values, result.flags, result.lower, result.upper)
+    flags = None if flags_path is None else str(flags_path)
     if as_json:
-        print_json(result.summary() | {"out": str(out)})
-    else:
-        print_result(result, method)
-        click.echo(f"Filled table: {out}")
+        print_json(result.summary() | {"out": str(out), "flags": flags})
+        return
+    if title:
+        click.echo(title)
+    for line in _sentences(result, method):
+        click.echo(line)
+    click.echo(f"Filled table: {out}")
+    if flags:
+        click.echo(f"Every value with its flag and interval: {flags}")
 
 
-def write_result(out: Path, flags_path: Path | None, table: Table, result: Recovery) -> None:
-    """Write the filled table and, if wanted, the flags."""
-    write_recovered(out, table, result.values)
-    if flags_path is not None:
-        write_flags(flags_path, table, result.values, result.flags, result.lower, result.upper)
-
-
-def print_result(result: Recovery, method: str) -> None:
+def _sentences(result: Recovery, method: str) -> Iterator[str]:
     """The run in a few lines for a person."""
     summary = result.summary()
-    for note in summary["notes"]:
-        click.echo(f"Note: {note}")
-    click.echo(
-        f"{summary['sensors']} sensors at {summary['sites']} sites, {summary['slots']} slots:"
-        f" {summary['observed']} observed, {summary['recovered']} recovered,"
-        f" {summary['refused']} refused"
+    yield from (f"Note: {note}" for note in summary["notes"])
+    yield (
+        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
+        f" {summary['recovered']} recovered, {summary['refused']} refused"
     )
-    click.echo("Error on readings that were hidden and recovered (same units as the file):")
-    names = {
-        "flfl": method,
-        "alone": "each sensor alone (pchip)",
-        "linear": "each sensor alone (linear)",
-    }
-    print_table(
-        ["", "MAE", "RMSE"],
-        [
-            [names.get(name, name), figure(scores["mae"]), figure(scores["rmse"])]
-            for name, scores in result.scores.items()
-        ],
-    )
-    click.echo(_verdict(result))
-    click.echo(_what_left(summary))
+    if result.scores:
+        names = {
+            "flfl": method,
+            "alone": "each sensor alone (pchip)",
+            "linear": "each sensor alone (linear)",
+        }
+        yield "Error on readings that were hidden and recovered (same units as the file):"
+        yield from table_lines(
+            ["", "MAE", "RMSE"],
+            [
+                [names.get(name, name), figure(scores["mae"]), figure(scores["rmse"])]
+                for name, scores in result.scores.items()
+            ],
+        )
+    if "flfl" in result.scores:
+        yield f"{_gained(result.scores)} {_who_gained(summary)}"
+    yield _what_left(summary, find(method))
 
 
-def _what_left(summary: dict[str, Any]) -> str:
-    """One plain sentence on what left the sites."""
-    sent = (
-        f"{summary['rounds']} rounds; sites sent {size(summary['bytes_up'])} and received"
-        f" {size(summary['bytes_down'])} (the readings themselves are {size(summary['bytes_raw'])})."
-    )
-    if summary["numbers_per_reading"] >= 1:
-        return f"{sent} Uploads were plain: the coordinator can compute every reading."
-    if summary["numbers_per_reading"] == 0:
-        return sent
-    return (
-        f"{sent} Only sums left: {100 * summary['numbers_per_reading']:.0f} numbers for every 100"
-        f" readings; exposure at most {summary['exposure']['worst']:.2f}, median"
-        f" {summary['exposure']['median']:.2f}."
-    )
-
-
-def _verdict(result: Recovery) -> str:
-    scores = result.scores
-    if "flfl" not in scores:
-        return ""
-    ours = scores["flfl"]["mae"]
+def _gained(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """One plain sentence on what the network was good for."""
     alone = min(scores["alone"]["mae"], scores["linear"]["mae"])
-    change = 100 * (1 - ours / alone) if alone else 0.0
+    change = round(100 * (1 - scores["flfl"]["mae"] / alone)) if alone else 0
     if change > 0:
-        return f"What federation bought: the error is {change:.0f} % below each sensor alone."
-    return f"Federation bought nothing here: the error is {-change:.0f} % above each sensor alone."
+        return f"What federation bought: the error is {change} % below each sensor alone."
+    above = f"{-change} % above" if change else "the same as that of"
+    return f"Federation bought nothing here: the error is {above} each sensor alone."
+
+
+def _who_gained(summary: dict[str, Any]) -> str:
+    gaining, others = summary["sensors_gaining"], summary["sensors_not_gaining"]
+    untested = summary["sensors"] - gaining - others
+    return (
+        f"{count(gaining, 'sensor')} of {gaining + others} {'gains' if gaining == 1 else 'gain'}"
+        f" from the network, {others} {'does' if others == 1 else 'do'} not"
+        + (f" ({untested} not tested)." if untested else ".")
+    )
+
+
+def _what_left(summary: dict[str, Any], method: Method) -> str:
+    """Plain sentences on what left the sites."""
+    if method.pooled:
+        return "Every reading was brought to one place: this method keeps nothing at home."
+    if not method.federated:
+        return "Nothing left any site: each sensor was filled from its own readings."
+    sites = max(summary["sites"], 1)
+    sent = (
+        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
+        f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
+        f" {size(summary['bytes_raw'] / sites)}."
+    )
+    numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
+    if numbers >= 1 or worst >= 1:
+        return f"{sent} The coordinator can compute every reading from what it received."
+    return (
+        f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
+        f" At most {100 * worst:.0f} % of what is news in any sensor's readings can be read from"
+        f" them (median {100 * summary['exposure']['median']:.0f} %)."
+    )

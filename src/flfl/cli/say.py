@@ -8,17 +8,18 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from sklearn.utils._param_validation import InvalidParameterError
 
-from flfl.errors import FLFLError, InputError
+from flfl.errors import FLFLError, InputError, explained
 
 BAD_INPUT = 2
 FAILED = 1
+_ARGUMENTS = "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure"
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
@@ -68,21 +69,23 @@ def _as_options(text: str) -> str:
     --------
     >>> _as_options("choose duplicates=mean, or give time_column")
     'choose --duplicates mean, or give --time-column'
+    >>> _as_options("Use a shorter block_length")
+    'Use a shorter --block-length'
     """
     text = re.sub(r"\b(duplicates|layout)=(\w+)", r"--\1 \2", text)
-    return re.sub(r"\b(time|sensor|value)_column\b", r"--\1-column", text)
+    text = re.sub(r"^(sites|rate): |\bGive (sites)\b", _named, text)
+    return re.sub(rf"\b({_ARGUMENTS})(?![\w.])", _named, text)
+
+
+def _named(match: re.Match[str]) -> str:
+    name = next(filter(None, match.groups()))
+    return match.group(0).replace(name, "--" + name.replace("_", "-"))
 
 
 def make_folder(path: Path) -> None:
     """Make an output folder, or say why it cannot be made."""
-    try:
+    with explained("cannot make the folder", where=str(path), remedy="Choose another --out"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder ({error.strerror})",
-            where=str(path),
-            remedy="Choose another --out",
-        ) from None
 
 
 def print_json(document: Any) -> None:
@@ -102,6 +105,12 @@ def _strict(value: Any) -> Any:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns that line up; the first one left, the others right."""
+    for line in table_lines(header, rows):
+        click.echo(line)
+
+
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """The lines of such a table."""
     cells = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     for row in cells:
@@ -109,7 +118,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
             cell.ljust(w) if i == 0 else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
-        click.echo("  ".join([first, *rest]).rstrip())
+        yield "  ".join([first, *rest]).rstrip()
+
+
+def count(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples
+    --------
+    >>> count(1, "sensor"), count(0, "sensor")
+    ('1 sensor', '0 sensors')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def figure(value: float | None, digits: int = 4) -> str:

@@ -62,6 +62,14 @@ def table_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
+def input_files(
+    readings: Path, sensors_path: Path | None, sites: str | None, **how: Any
+) -> list[Path]:
+    """The user's files that :func:`table_options` names: none of them may be written to."""
+    named = (readings, sensors_path, None if sites is None else Path(sites))
+    return [path for path in named if path is not None]
+
+
 def read_tables(
     readings: Path,
     sensors_path: Path | None,

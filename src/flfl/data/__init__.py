@@ -1,6 +1,6 @@
 """Tables in and out, the time grid, masks, data sets and validation."""
 
-from flfl.data.atomic import atomic_output, check_writable
+from flfl.data.atomic import check_writable, write_files
 from flfl.data.datasets import DATASETS_VARIABLE, Dataset, list_datasets, load_dataset
 from flfl.data.masks import PATTERNS, hide
 from flfl.data.read import SENTINELS, from_frame, read_readings
@@ -8,7 +8,14 @@ from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors, read_sensors, read_sites, sensors_from_frame
 from flfl.data.synth import synthesize
 from flfl.data.table import Source, Table
-from flfl.data.write import FLAGS, flags_of, write_flags, write_recovered, write_sensors
+from flfl.data.write import (
+    FLAGS,
+    flags_of,
+    write_flags,
+    write_recovered,
+    write_result,
+    write_sensors,
+)
 
 __all__ = [
     "DATASETS_VARIABLE",
@@ -20,7 +27,6 @@ __all__ = [
     "Sensors",
     "Source",
     "Table",
-    "atomic_output",
     "check_writable",
     "flags_of",
     "from_frame",
@@ -32,7 +38,9 @@ __all__ = [
     "read_sites",
     "sensors_from_frame",
     "synthesize",
+    "write_files",
     "write_flags",
     "write_recovered",
+    "write_result",
     "write_sensors",
 ]

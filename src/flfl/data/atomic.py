@@ -6,28 +6,46 @@ import gzip
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from flfl.data.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.errors import InputError
+from flfl.errors import InputError, explained
 
 OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES
+_ANYONE_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+Writer = Callable[[BinaryIO], None]
 
 
-def check_writable(path: str | Path, source: str | Path | None = None) -> None:
-    """Refuse an output path that will not work, before any work is done.
+def check_writable(*paths: str | Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse output paths that will not work, before any work is done.
 
     Parameters
     ----------
-    path : str or Path
-        The file to write.
-    source : str or Path, optional
-        The file that was read: it is never overwritten.
+    paths : str or Path
+        The files to write, each a file of its own.
+    inputs : iterable of str or Path
+        The files that were read, none of which is ever overwritten.
     """
-    path = Path(path)
+    read = [Path(path) for path in inputs]
+    for number, path in enumerate(map(Path, paths)):
+        _check_target(path)
+        _check_directory(path)
+        if any(_same_file(path, source) for source in read):
+            raise InputError(
+                "the output is a file that was read",
+                where=str(path),
+                remedy="Give another name, so that it stays as it is",
+            )
+        if any(_same_file(path, Path(other)) for other in paths[:number]):
+            raise InputError(
+                "two outputs have the same name", where=str(path), remedy="Give each its own name"
+            )
+
+
+def _check_target(path: Path) -> None:
     suffix = suffix_of(path)
     if path.is_dir():
         raise InputError("this is a directory", where=str(path), remedy="Give a file name in it")
@@ -37,14 +55,16 @@ def check_writable(path: str | Path, source: str | Path | None = None) -> None:
             where=str(path),
             remedy=f"Give a name that ends in {', '.join(OUTPUT_SUFFIXES)}",
         )
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        return
+    if not path.is_file():
         raise InputError("this is not a plain file", where=str(path), remedy="Give a file name")
-    _check_directory(path)
-    if source is not None and _same_file(path, Path(source)):
+    # A new file would take its name whatever the old one's mode; root may even write to it.
+    if not (os.access(path, os.W_OK) and path.stat().st_mode & _ANYONE_WRITES):
         raise InputError(
-            "the output is the file that was read",
+            "the file is read-only",
             where=str(path),
-            remedy="Give another name, so that the readings stay as they are",
+            remedy="Give another name, or make the file writable",
         )
 
 
@@ -56,17 +76,15 @@ def _check_directory(path: Path) -> None:
             where=str(path),
             remedy="Make the directory first",
         )
-    try:
+    with explained(
+        f"the directory {str(directory)!r} cannot be written to",
+        where=str(path),
+        remedy="Choose another directory, or change its permissions",
+    ):
         # Asking the file system by trying is the only answer that holds on every one of them.
         handle, name = tempfile.mkstemp(prefix=".flfl-", suffix=".tmp", dir=directory)
         os.close(handle)
         os.unlink(name)
-    except OSError as error:
-        raise InputError(
-            f"the directory {str(directory)!r} cannot be written to ({error.strerror})",
-            where=str(path),
-            remedy="Choose another directory, or change its permissions",
-        ) from None
 
 
 def _same_file(path: Path, source: Path) -> bool:
@@ -79,34 +97,43 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-@contextmanager
-def atomic_output(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears under its name only when it is complete.
+def write_files(writers: Mapping[str | Path, Writer]) -> None:
+    """Write files that appear under their names only when every one of them is complete.
 
-    The bytes go to a temporary file beside it, are forced to the disk, and then take the name in
-    one step. On any failure the temporary file is removed and an older file stays as it was. A
-    name that ends in ``.gz`` is compressed, without a time stamp, so equal content gives equal
-    bytes.
+    The bytes of each go to a temporary file beside it and are forced to the disk; then all take
+    their names. On any failure before that the temporary files are removed and older files stay
+    as they were. A name that ends in ``.gz`` is compressed, without a time stamp, so equal content
+    gives equal bytes.
     """
-    target = _real(Path(path))
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
+    staged: list[tuple[Path, Path]] = []
     try:
-        with os.fdopen(handle, "wb") as file:
-            if target.suffix.lower() == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    yield cast(BinaryIO, packed)
-            else:
-                yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _mode_for(target))
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    _sync_directory(target.parent)
+        for path, write in writers.items():
+            target = _real(Path(path))
+            handle, name = tempfile.mkstemp(
+                prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
+            )
+            staged.append((Path(name), target))
+            _write(handle, target, write)
+        for temporary, target in staged:
+            os.chmod(temporary, _mode_for(target))
+        for temporary, target in staged:
+            os.replace(temporary, target)
+    finally:
+        for temporary, _ in staged:
+            temporary.unlink(missing_ok=True)
+    for directory in {target.parent for _, target in staged}:
+        _sync_directory(directory)
+
+
+def _write(handle: int, target: Path, write: Writer) -> None:
+    with os.fdopen(handle, "wb") as file:
+        if target.suffix.lower() == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                write(cast(BinaryIO, packed))
+        else:
+            write(file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _mode_for(target: Path) -> int:

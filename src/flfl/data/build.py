@@ -63,6 +63,7 @@ def build_table(draft: Draft, complete_grid: bool, keep_source: bool = True) -> 
         step=grid.step,
         source=_source(draft) if keep_source else None,
         notes=tuple(notes),
+        order=draft.order,
     )
 
 
@@ -125,7 +126,6 @@ def _source(draft: Draft) -> Source:
         decimal=draft.decimal,
         line_end=raw.line_end,
         texts=texts,
-        order=draft.order,
         by_sensor=draft.by_sensor,
     )
 

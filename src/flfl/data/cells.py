@@ -35,7 +35,7 @@ def to_numbers(
         numbers = _parse_texts(raw, array, name, decimal, hint)
     elif pa.types.is_null(array.type):
         return np.full(len(array), np.nan)
-    elif _is_numeric(array.type):
+    elif is_numeric(array.type):
         numbers = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     else:
         raise InputError(
@@ -53,7 +53,7 @@ def to_numbers(
     return np.asarray(numbers, dtype=np.float64)
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
+def is_numeric(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from flfl.data.table import FileFormat, listing
-from flfl.errors import InputError
+from flfl.errors import InputError, explained
 
 TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -34,10 +36,27 @@ class RawFile:
     delimiter: str = ","
     line_end: str = "\n"
     data: bytes = field(default=b"", repr=False)
+    indexed: bool = False
+    """The first column was stored as an index, so it is meant as the time."""
 
     @property
     def rows(self) -> int:
         return len(self.columns[0]) if self.columns else 0
+
+    def find(self, common: Sequence[str]) -> int | None:
+        """The column that bears the first of these common names that is there, in any case."""
+        lowered = [name.lower() for name in self.names]
+        return next((lowered.index(name) for name in common if name in lowered), None)
+
+    def named(self, name: str, option: str) -> int:
+        """The column of exactly this name; ``option`` is the argument that asks for it."""
+        if name not in self.names:
+            raise InputError(
+                f"there is no column {name!r}; the columns are {listing(self.names, 8)}",
+                where=self.where(),
+                remedy=f"Give {option} one of these names",
+            )
+        return self.names.index(name)
 
     def where(self, row: int | None = None, column: str | None = None) -> str:
         """Name a place in the file the way a person would look for it."""
@@ -96,18 +115,14 @@ def load_file(path: str | Path) -> RawFile:
 def _read_bytes(path: Path) -> bytes:
     if path.is_dir():
         raise InputError("this is a directory", where=str(path), remedy="Give one file in it")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         raise InputError(
             "there is no such file", where=str(path), remedy="Check the name and the directory"
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"the file cannot be opened ({error.strerror})",
-            where=str(path),
-            remedy="Check that you may read it",
-        ) from None
+        )
+    with explained(
+        "the file cannot be opened", where=str(path), remedy="Check that you may read it"
+    ):
+        return path.read_bytes()
 
 
 def _unzip(path: Path, data: bytes) -> bytes:
@@ -135,19 +150,39 @@ def _load_csv(path: Path, data: bytes) -> RawFile:
     _check_utf8(path, data)
     if not data.strip():
         raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
-    # The header alone tells the delimiter; a megabyte holds any header.
-    head = data[: 1 << 20].decode("utf-8", errors="ignore").lstrip("\r\n")
-    first_line = head.splitlines()[0]
-    delimiter = max(DELIMITERS, key=first_line.count)
+    delimiter = _delimiter(data)
     names, body_start = _header(path, data, delimiter)
     line_end = "\r\n" if data[:body_start].endswith(b"\r\n") else "\n"
     raw = RawFile(path, "csv", names, [], delimiter, line_end, data)
+    _refuse_comment(raw)
     raw.columns = _text_columns(raw, memoryview(data)[body_start:])
     if raw.rows == 0:
         raise InputError(
             "the file has a header but no rows", where=str(path), remedy="Give a file with readings"
         )
     return raw
+
+
+def _delimiter(data: bytes) -> str:
+    """The delimiter that the header holds most often; quoted names do not count."""
+    # A megabyte holds any header.
+    head = data[: 1 << 20].decode("utf-8", errors="ignore").lstrip("\r\n")
+    first_line = re.sub(r'"[^"]*"', "", head).splitlines()[:1]
+    return max(DELIMITERS, key="".join(first_line).count)
+
+
+def _refuse_comment(raw: RawFile) -> None:
+    """Refuse a remark above the header; ``#time,a,b`` is a header all the same."""
+    if not raw.names[0].startswith("#"):
+        return
+    (line, header), *rest = islice(csv_rows(raw.data, raw.delimiter), 2)
+    below = rest[0][1] if rest else []
+    if len(header) == 1 or len(below) != len(header) or below[0].lstrip().startswith("#"):
+        raise InputError(
+            f"this line is a comment, {raw.names[0][:40]!r}, where column names should be",
+            where=f"{raw.path}, line {line}",
+            remedy="Remove the lines that start with # above the header",
+        )
 
 
 def _check_utf8(path: Path, data: bytes) -> None:
@@ -269,7 +304,7 @@ def _load_parquet(path: Path, data: bytes) -> RawFile:
         )
     columns = [_one_array(table.column(name)) for name in order]
     shown = ["" if name.startswith("__index_level_") else name.strip() for name in order]
-    raw = RawFile(path, "parquet", shown, columns)
+    raw = RawFile(path, "parquet", shown, columns, indexed=bool(index))
     if not columns or raw.rows == 0:
         raise InputError("the file has no rows", where=str(path), remedy="Give readings")
     return raw

@@ -17,6 +17,7 @@ from flfl.data.cells import (
     drop_sentinels,
     gather,
     gather_texts,
+    is_numeric,
     known_texts,
     to_numbers,
 )
@@ -49,26 +50,20 @@ class LongColumns:
     value: int
 
 
-def _column(raw: RawFile, option: str, name: str) -> int:
-    if name not in raw.names:
-        raise InputError(
-            f"there is no column {name!r}; the columns are {listing(raw.names, 8)}",
-            where=raw.where(),
-            remedy=f"Give {option} one of these names",
-        )
-    return raw.names.index(name)
-
-
-def _by_common_name(raw: RawFile, common: Sequence[str]) -> int | None:
-    lowered = [name.lower() for name in raw.names]
-    return next((lowered.index(name) for name in common if name in lowered), None)
-
-
-def pick_time_column(raw: RawFile, name: str | None) -> int:
-    """The time column of a wide file: as named, by a common name, or the first."""
+def pick_time_column(raw: RawFile, name: str | None) -> tuple[int, list[str]]:
+    """The time column of a wide file, as named, by a common name, or the first; and notes."""
     if name is not None:
-        return _column(raw, "time_column", name)
-    return _by_common_name(raw, TIME_NAMES) or 0
+        return raw.named(name, "time_column"), []
+    found = raw.find(TIME_NAMES)
+    if found is not None or raw.indexed or not raw.names[0]:
+        return found or 0, []
+    if raw.format == "parquet" and is_numeric(raw.columns[0].type):
+        raise InputError(
+            f"no column is known to hold the time, and the first, {raw.names[0]!r}, holds numbers",
+            where=raw.where(),
+            remedy="Name the time column with time_column",
+        )
+    return 0, [f"No column has a usual name for the time; the first, {raw.names[0]!r}, was taken."]
 
 
 def find_long_columns(
@@ -81,8 +76,8 @@ def find_long_columns(
         ("sensor_column", sensor, SENSOR_NAMES),
         ("value_column", value, VALUE_NAMES),
     ):
-        given = None if name is None else _column(raw, option, name)
-        found[option] = _by_common_name(raw, common) if given is None else given
+        given = None if name is None else raw.named(name, option)
+        found[option] = raw.find(common) if given is None else given
     missing = [option for option, column in found.items() if column is None]
     if missing == ["value_column"] and len(raw.names) == 3 and (sure or _has_text(raw, found)):
         # time, station, PM10: the one column left holds the values.

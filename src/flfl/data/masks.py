@@ -13,7 +13,7 @@ from flfl.errors import InputError
 PATTERNS = ("random", "block", "outage")
 OUTAGE_SHARE = 0.04
 _REGION_SHARE = 1 / 3
-# Runs that hide nothing new, one after another, before the rest is hidden one by one.
+# Runs that hide nothing new, one after another, before it is given up.
 _PATIENCE = 1000
 
 Mask = NDArray[np.bool_]
@@ -53,6 +53,11 @@ def hide(
         The entries that are kept for training. The share kept is within one run of ``rate``, and
         every sensor keeps a reading as long as there are enough to keep.
 
+    Raises
+    ------
+    InputError
+        Also when runs of this length cannot hide that many readings of this table.
+
     Examples
     --------
     >>> kept = hide(np.ones((3, 8), dtype=bool), 0.5, "random", np.random.default_rng(0))
@@ -90,6 +95,12 @@ def _check(known: Mask, rate: float, pattern: str, block_length: int, regions: R
             f"{block_length!r} is no run length",
             where="block_length",
             remedy="Give a whole number of slots, 1 or more",
+        )
+    if pattern == "block" and block_length > known.shape[1]:
+        raise InputError(
+            f"a block of {block_length} slots is longer than the table of {known.shape[1]}",
+            where="block_length",
+            remedy="Use a shorter block_length",
         )
     if regions is not None and len(regions) != len(known):
         raise InputError(
@@ -134,8 +145,10 @@ def _keep_blocks(known: Mask, target: int, length: int, rng: np.random.Generator
     lost[queue[:count]] = True
     kept: Mask = known & ~lost[run]
     short = excess - (int(hidden[count - 1]) if count else 0)
-    # The spared runs hold more than may be kept only when almost everything is to be hidden.
-    return _keep_random(kept, target, rng) if count == len(queue) and short > 0 else kept
+    # The spared runs hold more than may be kept when they are long or the rate is low.
+    if short > length:
+        raise _cannot_hide("block", length, excess - short, excess)
+    return kept
 
 
 def _nearest(hidden: NDArray[np.int64], wanted: int) -> int:
@@ -173,7 +186,20 @@ def _keep_outside_outages(
         excess -= total
         idle = 0
     longest = length * max(len(group) for group in members) if regions is not None else length
-    return _keep_random(kept, target, rng) if excess > longest else kept
+    if excess > longest:
+        wanted = int(known.sum()) - target
+        raise _cannot_hide("outage", length, wanted - excess, wanted)
+    return kept
+
+
+def _cannot_hide(pattern: str, length: int, hidden: int, wanted: int) -> InputError:
+    shorter = "a shorter block_length, " if pattern == "block" else ""
+    return InputError(
+        f"runs of {length} slots can hide only {hidden} of the {wanted} readings that the rate"
+        " asks for, since every sensor keeps some",
+        where=f"pattern {pattern}",
+        remedy=f"Use {shorter}a higher rate or the pattern random",
+    )
 
 
 def _members(sensors: int, regions: Regions) -> list[NDArray[np.intp]]:

@@ -22,7 +22,7 @@ from flfl.data.layouts import (
     pick_time_column,
 )
 from flfl.data.table import Table
-from flfl.data.times import TIME_NAMES
+from flfl.data.times import TIME_NAMES, looks_like_time
 from flfl.errors import InputError
 
 LayoutChoice = Literal["auto", "wide", "long"]
@@ -67,19 +67,23 @@ def read_readings(
     _check_choice("layout", layout, get_args(LayoutChoice))
     _check_choice("duplicates", duplicates, get_args(Duplicates))
     raw = load_file(path)
+    if time_column is None:
+        _check_header(raw)
     _check_names(raw)
     columns = _long_columns(raw, layout, time_column, sensor_column, value_column)
     if columns is not None:
         draft = draft_long(raw, columns, sentinels, duplicates)
     else:
-        draft = draft_wide(raw, pick_time_column(raw, time_column), sentinels, duplicates)
+        time, notes = pick_time_column(raw, time_column)
+        draft = draft_wide(raw, time, sentinels, duplicates)
+        draft.notes += notes
     return build_table(draft, complete_grid)
 
 
 def from_frame(
     readings: pd.DataFrame | NDArray[np.float64],
     *,
-    sentinels: Sequence[float] = SENTINELS,
+    sentinels: Sequence[float] = (),
     duplicates: Duplicates = "refuse",
     complete_grid: bool = False,
 ) -> Table:
@@ -88,6 +92,9 @@ def from_frame(
     The index holds the times; a DataFrame with a plain row count for an index may hold them in a
     column with a common name such as ``time``. An array has slots 0, 1, 2, … and sensors named
     likewise.
+
+    Missing is NaN. Unlike in a file, no number stands for a missing reading unless ``sentinels``
+    lists it: whoever made the DataFrame has had the chance to say so, and -999 may be a reading.
 
     Examples
     --------
@@ -108,6 +115,15 @@ def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
             f"{given!r} is not one of {', '.join(allowed)}",
             where=name,
             remedy=f"Choose {name}={allowed[0]}",
+        )
+
+
+def _check_header(raw: RawFile) -> None:
+    if raw.format == "csv" and raw.find(TIME_NAMES) is None and looks_like_time(raw.names[0]):
+        raise InputError(
+            f"the first line holds the time {raw.names[0]!r} where column names should be",
+            where=raw.where(),
+            remedy="Put a header above the readings, such as time,a,b",
         )
 
 
@@ -152,7 +168,7 @@ def _raw_from_frame(readings: pd.DataFrame | NDArray[np.float64]) -> RawFile:
                 remedy="Give time x sensor, or a DataFrame",
             )
         readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
-    frame = _with_time_index(readings)
+    frame = with_time_index(readings)
     ids = [str(name).strip() for name in frame.columns]
     time = "" if frame.index.name is None else str(frame.index.name)
     columns = [("" if time in ids else time, plain_index(frame.index).to_series())]
@@ -160,7 +176,8 @@ def _raw_from_frame(readings: pd.DataFrame | NDArray[np.float64]) -> RawFile:
     return raw_frame(label, columns)
 
 
-def _with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
+def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """The times in the index, where a row count is the index and a column holds them."""
     if isinstance(frame.index, pd.RangeIndex):
         for name in frame.columns:
             if str(name).lower() in TIME_NAMES and not pd.api.types.is_numeric_dtype(frame[name]):

@@ -29,19 +29,15 @@ class Scaling:
     scale: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, values: NDArray[np.float64], known: NDArray[np.bool_] | None = None) -> Scaling:
+    def fit(cls, values: NDArray[np.float64]) -> Scaling:
         """Mean and standard deviation of each sensor's known values.
 
         Parameters
         ----------
         values : sensors x slots
             NaN = missing.
-        known : sensors x slots, optional
-            Use these entries only (NaN ones are never used).
         """
         use = ~np.isnan(values)
-        if known is not None:
-            use &= known
         count = use.sum(axis=1)
         kept = np.where(use, values, 0.0)
         # Units of the largest value keep the squares of huge and of tiny readings in range.
@@ -65,7 +61,3 @@ class Scaling:
     def undo(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Back to the units of the readings."""
         return scaled * self.scale[:, None] + self.center[:, None]
-
-    def undo_width(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Widths and standard deviations back to the units of the readings."""
-        return scaled * self.scale[:, None]

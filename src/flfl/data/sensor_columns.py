@@ -29,13 +29,8 @@ REGION_NAMES = ("region", "region_id")
 SITE_NAMES = ("site", "owner")
 
 
-def find_column(raw: RawFile, common: Sequence[str]) -> int | None:
-    lowered = [name.lower() for name in raw.names]
-    return next((lowered.index(name) for name in common if name in lowered), None)
-
-
 def id_column(raw: RawFile) -> int:
-    column = find_column(raw, ID_NAMES)
+    column = raw.find(ID_NAMES)
     if column is None:
         raise InputError(
             f"no column names the sensors; the columns are {listing(raw.names, 8)}",
@@ -86,7 +81,7 @@ def coordinates(
     raw: RawFile, rows: list[int], ids: Sequence[str]
 ) -> tuple[NDArray[np.float64] | None, CoordinateKind | None]:
     for kind, first_names, second_names in _COORDINATES:
-        pair = (find_column(raw, first_names), find_column(raw, second_names))
+        pair = (raw.find(first_names), raw.find(second_names))
         if pair == (None, None):
             continue
         if None in pair:
@@ -140,13 +135,7 @@ def labels(
     common: Sequence[str],
     option: str,
 ) -> tuple[str, ...] | None:
-    if column is not None and column not in raw.names:
-        raise InputError(
-            f"there is no column {column!r}; the columns are {listing(raw.names, 8)}",
-            where=raw.where(),
-            remedy=f"Give {option} one of these names",
-        )
-    position = find_column(raw, common) if column is None else raw.names.index(column)
+    position = raw.find(common) if column is None else raw.named(column, option)
     if position is None or raw.names[position].lower() == raw.names[id_column(raw)].lower():
         return None
     texts = _texts(raw, position)

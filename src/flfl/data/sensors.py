@@ -19,7 +19,6 @@ from flfl.data.sensor_columns import (
     SITE_NAMES,
     CoordinateKind,
     coordinates,
-    find_column,
     id_column,
     labels,
     rows_of,
@@ -152,7 +151,7 @@ def read_sites(
     """
     if Path(spec).is_file() or suffix_of(Path(spec)) in TEXT_SUFFIXES + PARQUET_SUFFIXES:
         raw, column = load_file(spec), None
-        if find_column(raw, SITE_NAMES) is None and len(raw.names) == 2:
+        if raw.find(SITE_NAMES) is None and len(raw.names) == 2:
             column = raw.names[1 - id_column(raw)]
     elif sensors_path is not None:
         raw, column = load_file(sensors_path), str(spec)

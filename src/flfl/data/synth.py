@@ -117,5 +117,6 @@ def _courses(index: pd.DatetimeIndex, rank: int, rng: np.random.Generator) -> ND
 
 def _kept(shape: tuple[int, ...], missing: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     everything = np.ones(shape, dtype=bool)
-    in_runs = hide(everything, 1 - missing / 2, "block", rng, block_length=min(24, shape[1]))
+    length = min(24, max(1, shape[1] // 4))
+    in_runs = hide(everything, 1 - missing / 2, "block", rng, block_length=length)
     return hide(in_runs, (1 - missing) / (1 - missing / 2), "random", rng)

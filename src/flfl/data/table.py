@@ -35,8 +35,6 @@ class Source:
     texts : pyarrow.Table or None
         Slots x sensors, the text of every observed cell, null where missing. None for Parquet,
         which has no text to keep.
-    order : integer array or None
-        Slots in the order of the file's rows, where that differs from time order.
     by_sensor : bool
         A long file that lists one sensor after another, not one time after another.
     """
@@ -52,7 +50,6 @@ class Source:
     decimal: str = "."
     line_end: str = "\n"
     texts: pa.Table | None = None
-    order: NDArray[np.intp] | None = None
     by_sensor: bool = False
 
 
@@ -72,6 +69,8 @@ class Table:
         One step of the grid. A month counts as one step (its mean length is given here).
     source : Source or None
         None when the table did not come from a file.
+    order : integer array or None
+        Slots in the order of the rows that were given, where that differs from time order.
     notes : tuple of str
         What was understood, in plain sentences.
     """
@@ -81,6 +80,7 @@ class Table:
     step: pd.Timedelta | float
     source: Source | None = None
     notes: tuple[str, ...] = ()
+    order: NDArray[np.intp] | None = None
 
     @property
     def sensor_ids(self) -> tuple[str, ...]:
@@ -91,10 +91,6 @@ class Table:
     def known(self) -> NDArray[np.bool_]:
         """Which cells hold a reading, time x sensor."""
         return np.asarray(~np.isnan(self.values.to_numpy()), dtype=np.bool_)
-
-    def matrix(self) -> NDArray[np.float64]:
-        """The readings as sensors x slots, the way the maths wants them (a copy)."""
-        return np.array(self.values.to_numpy().T, dtype=np.float64, order="C")
 
 
 def listing(names: Iterable[object], limit: int = 5) -> str:

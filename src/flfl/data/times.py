@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,7 @@ TIME_NAMES = (
 _CLOCK = r"[T ]\d{1,2}(?::\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
 _OFFSET = r" ?(?:Z|[+-]\d{2}(?::?\d{2})?)"
 _ISO = rf"(?P<date>\d{{4}}-\d{{1,2}}(?:-\d{{1,2}})?)(?:(?P<clock>{_CLOCK})(?P<offset>{_OFFSET})?)?"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
@@ -71,6 +73,18 @@ def parse_times(texts: NDArray[np.object_], place: Place) -> Times:
     if series.iloc[:1].str.fullmatch(_ISO).all():
         return _parse_iso(series, place)
     return _parse_pattern(series, place)
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether a text on its own could be a time, or a number that stands for one.
+
+    Examples
+    --------
+    >>> [looks_like_time(text) for text in ("2024-01-31 06:00", "01/02/2024", "17", "time", "")]
+    [True, True, True, False, False]
+    """
+    text = text.strip()
+    return bool(re.fullmatch(f"{_ISO}|{_NUMBER}", text)) or bool(_patterns_for(text))
 
 
 def _numbers(series: pd.Series[str]) -> pd.Index | None:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from flfl.data.atomic import atomic_output, check_writable
+from flfl.data.atomic import Writer, check_writable, write_files
 from flfl.data.celltexts import CellTexts
 from flfl.data.files import PARQUET_SUFFIXES, suffix_of
 from flfl.data.sensors import Sensors
@@ -27,11 +27,13 @@ __all__ = [
     "flags_of",
     "write_flags",
     "write_recovered",
+    "write_result",
     "write_sensors",
 ]
 
 FLAGS = ("observed", "recovered", "refused")
 Numbers = NDArray[np.float64] | pd.DataFrame
+Words = NDArray[np.object_] | pd.DataFrame
 Extra = dict[str, NDArray[Any]]
 
 # Cells turned to text at a time: enough to be quick, little enough to stay small in memory.
@@ -50,14 +52,7 @@ def flags_of(table: Table, values: Numbers) -> NDArray[np.object_]:
     return np.array(FLAGS, dtype=object)[code]
 
 
-def write_recovered(
-    path: str | Path,
-    table: Table,
-    values: Numbers,
-    flags: NDArray[np.object_] | pd.DataFrame | None = None,
-    lower: Numbers | None = None,
-    upper: Numbers | None = None,
-) -> None:
+def write_recovered(path: str | Path, table: Table, values: Numbers) -> None:
     """Write the filled table in the layout of its source (wide when it has none).
 
     Observed cells keep their original text in CSV. Recovered cells have up to two decimals more
@@ -71,27 +66,15 @@ def write_recovered(
         The table that was read.
     values : time x sensor
         Observed cells must be equal to the table's.
-    flags, lower, upper : time x sensor, optional
-        Written as further columns of a long table. A wide table has no room for them: see
-        `write_flags`.
     """
-    check_writable(path, table.source.path if table.source else None)
-    filled = _numbers(table, "values", values)
-    _check_observed(table, filled)
-    source = table.source
-    if source is not None and source.layout == "long":
-        extra = _extra(table, flags, lower, upper)
-        names = (source.time_column, source.sensor_column or "", source.value_column or "")
-        _write_long(Path(path), table, filled, names, extra)
-    else:
-        _write_wide(Path(path), table, filled)
+    write_result(path, None, table, values)
 
 
 def write_flags(
     path: str | Path,
     table: Table,
     values: Numbers,
-    flags: NDArray[np.object_] | pd.DataFrame | None = None,
+    flags: Words | None = None,
     lower: Numbers | None = None,
     upper: Numbers | None = None,
 ) -> None:
@@ -100,17 +83,31 @@ def write_flags(
     ``flag`` is ``observed``, ``recovered`` or ``refused``; the interval of an observed cell, or
     one that is not given, is empty. See `write_recovered` for the rest.
     """
-    check_writable(path, table.source.path if table.source else None)
+    write_result(None, path, table, values, flags, lower, upper)
+
+
+def write_result(
+    filled_path: str | Path | None,
+    flags_path: str | Path | None,
+    table: Table,
+    values: Numbers,
+    flags: Words | None = None,
+    lower: Numbers | None = None,
+    upper: Numbers | None = None,
+) -> None:
+    """Write the filled table, its flags, or both; of both, neither appears without the other."""
+    paths = [path for path in (filled_path, flags_path) if path is not None]
+    check_writable(*paths, inputs=[] if table.source is None else [table.source.path])
     filled = _numbers(table, "values", values)
     _check_observed(table, filled)
-    nothing = np.full(filled.shape, np.nan)
-    extra = _extra(
-        table,
-        flags_of(table, filled) if flags is None else flags,
-        nothing if lower is None else lower,
-        nothing if upper is None else upper,
-    )
-    _write_long(Path(path), table, filled, ("time", "sensor", "value"), extra)
+    writers: dict[str | Path, Writer] = {}
+    if filled_path is not None:
+        writers[filled_path] = _filled_writer(Path(filled_path), table, filled)
+    if flags_path is not None:
+        extra = _extra(table, filled, flags, lower, upper)
+        names = ("time", "sensor", "value")
+        writers[flags_path] = _long_writer(Path(flags_path), table, filled, names, extra)
+    write_files(writers)
 
 
 def write_sensors(path: str | Path, sensors: Sensors) -> None:
@@ -124,10 +121,11 @@ def write_sensors(path: str | Path, sensors: Sensors) -> None:
         if labels is not None:
             columns[name] = list(labels)
     if suffix_of(Path(path)) in PARQUET_SUFFIXES:
-        _write_parquet(Path(path), pa.table(columns))
+        writer = _parquet_writer(pa.table(columns))
     else:
         texts = [[str(cell) for cell in column] for column in columns.values()]
-        _write_csv(Path(path), None, list(columns), [texts])
+        writer = _csv_writer(Path(path), None, list(columns), [texts])
+    write_files({path: writer})
 
 
 def _numbers(table: Table, name: str, given: Numbers) -> NDArray[np.float64]:
@@ -145,19 +143,18 @@ def _check_observed(table: Table, filled: NDArray[np.float64]) -> None:
 
 def _extra(
     table: Table,
-    flags: NDArray[np.object_] | pd.DataFrame | None,
+    filled: NDArray[np.float64],
+    flags: Words | None,
     lower: Numbers | None,
     upper: Numbers | None,
 ) -> Extra:
-    extra: Extra = {}
-    if flags is not None:
-        words = np.asarray(flags, dtype=object)
-        if words.shape != table.values.shape or not set(pd.unique(words.ravel())) <= set(FLAGS):
-            raise ValueError(f"flags must be time x sensor, each one of {', '.join(FLAGS)}")
-        extra["flag"] = words
+    words = flags_of(table, filled) if flags is None else np.asarray(flags, dtype=object)
+    if words.shape != table.values.shape or not set(pd.unique(words.ravel())) <= set(FLAGS):
+        raise ValueError(f"flags must be time x sensor, each one of {', '.join(FLAGS)}")
+    extra: Extra = {"flag": words}
     for name, bound in (("lower", lower), ("upper", upper)):
-        if bound is not None:
-            extra[name] = _numbers(table, name, bound)
+        given = np.nan if bound is None else _numbers(table, name, bound)
+        extra[name] = np.where(table.known, np.nan, given)
     return extra
 
 
@@ -168,36 +165,37 @@ def _time_column(table: Table) -> tuple[str, Sequence[str]]:
     return ("time" if name is None else str(name)), time_texts(table.values.index)
 
 
-def _write_wide(path: Path, table: Table, filled: NDArray[np.float64]) -> None:
+def _filled_writer(path: Path, table: Table, filled: NDArray[np.float64]) -> Writer:
+    source = table.source
+    if source is not None and source.layout == "long":
+        names = (source.time_column, source.sensor_column or "", source.value_column or "")
+        return _long_writer(path, table, filled, names, {})
     name, times = _time_column(table)
-    order = table.source.order if table.source is not None else None
-    rows = np.arange(len(filled)) if order is None else order
+    rows = np.arange(len(filled)) if table.order is None else table.order
     ids = list(table.sensor_ids)
     if suffix_of(path) in PARQUET_SUFFIXES:
         index = table.values.index.take(rows)
         columns = [pa.array(index), *(pa.array(c, from_pandas=True) for c in filled[rows].T)]
-        _write_parquet(path, pa.table(columns, names=[name or "time", *ids]))
-        return
+        return _parquet_writer(pa.table(columns, names=[name or "time", *ids]))
     texts = CellTexts(table, filled)
     pieces = (
         [[times[slot] for slot in piece], *(texts.cells(i, piece) for i in range(len(ids)))]
         for piece in _pieces(rows, len(ids))
     )
-    _write_csv(path, table.source, [name, *ids], pieces)
+    return _csv_writer(path, source, [name, *ids], pieces)
 
 
 def _pieces(rows: NDArray[np.intp], sensors: int) -> list[NDArray[np.intp]]:
     return np.array_split(rows, -(-len(rows) * sensors // _PIECE_CELLS))
 
 
-def _write_long(
+def _long_writer(
     path: Path, table: Table, filled: NDArray[np.float64], names: Sequence[str], extra: Extra
-) -> None:
+) -> Writer:
     header = [*names, *extra]
     if suffix_of(path) in PARQUET_SUFFIXES:
-        _write_parquet(path, pa.table(_long_arrays(table, filled, extra), names=header))
-    else:
-        _write_csv(path, table.source, header, _long_texts(table, filled, extra))
+        return _parquet_writer(pa.table(_long_arrays(table, filled, extra), names=header))
+    return _csv_writer(path, table.source, header, _long_texts(table, filled, extra))
 
 
 def _by_sensor(table: Table) -> bool:
@@ -247,13 +245,14 @@ def _words(texts: CellTexts, column: NDArray[Any], sensor: int) -> list[str]:
     return texts.numbers(column, sensor)
 
 
-def _write_csv(
+def _csv_writer(
     path: Path, source: Source | None, header: list[str], pieces: Iterable[list[list[str]]]
-) -> None:
+) -> Writer:
     delimiter, end = (source.delimiter, source.line_end) if source is not None else (",", "\n")
     if suffix_of(path).startswith(".tsv"):
         delimiter = "\t"
-    with atomic_output(path) as file:
+
+    def write(file: BinaryIO) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
         writer.writerow(header)
@@ -262,7 +261,8 @@ def _write_csv(
         # Leave the file open: it is not yet on the disk.
         text.detach()
 
+    return write
 
-def _write_parquet(path: Path, content: pa.Table) -> None:
-    with atomic_output(path) as file:
-        pa_parquet.write_table(content, file, compression="zstd")
+
+def _parquet_writer(content: pa.Table) -> Writer:
+    return lambda file: pa_parquet.write_table(content, file, compression="zstd")

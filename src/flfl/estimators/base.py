@@ -20,6 +20,7 @@ from flfl.errors import InputError
 from flfl.federation.ledger import Ledger
 
 Array = NDArray[np.float64]
+Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
 
 
 class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -61,7 +62,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y: Any = None,
         *,
         sensors: Sensors | pd.DataFrame | None = None,
-        sites: Sequence[str] | Mapping[str, str] | None = None,
+        sites: Sites | None = None,
     ) -> Self:
         """Learn from the known entries of a time x sensor table.
 
@@ -72,13 +73,14 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y : ignored
         sensors : coordinates, regions and sites: a DataFrame with one row a sensor (``sensor_id``
             or the index, ``latitude``/``longitude`` or ``x``/``y``, perhaps ``region``, ``site``)
-        sites : owner of each sensor, in column order or by sensor id
+        sites : owner of each sensor, in column order or by sensor id; names or numbers
         """
         index = X.index if isinstance(X, pd.DataFrame) else None
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
         )
-        ids = tuple(map(str, getattr(self, "feature_names_in_", range(values.shape[1]))))
+        names = X.columns if isinstance(X, pd.DataFrame) else range(values.shape[1])
+        ids = tuple(str(name).strip() for name in names)
         known_sensors = resolve_sensors(ids, sensors, sites)
         grid = _grid(index)
         positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
@@ -106,6 +108,12 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         A table without gaps comes back as it is. A DataFrame comes back as a DataFrame.
 
+        .. warning::
+            The rows of a DataFrame are found by their index. An **array has none: any array with
+            as many rows as the fitted table is taken to be that table**, and its gaps are filled
+            with the estimates for the fitted slots, whatever the array holds. To fill another
+            table, fit on it.
+
         Raises
         ------
         InputError
@@ -122,6 +130,17 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if isinstance(X, pd.DataFrame):
             return pd.DataFrame(values, index=X.index, columns=X.columns)
         return values
+
+    def interval(self) -> tuple[Array, Array] | None:
+        """Lower and upper bound of every entry; None for a method that has no intervals.
+
+        The bounds always hold the estimate between them.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "lower_"):
+            return None
+        lower, upper = self.lower_, self.upper_
+        return np.minimum(lower, self.estimates_), np.maximum(upper, self.estimates_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the mean absolute error of the estimates on the known entries of X.
@@ -141,9 +160,10 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if isinstance(X, pd.DataFrame) and self._index is not None:
             if X.index.equals(self._index):
                 return slice(None)
-            rows = self._index.get_indexer(X.index)
-            if self._index.is_unique and (rows >= 0).all():
-                return rows
+            if self._index.is_unique:
+                rows = self._index.get_indexer(X.index)
+                if (rows >= 0).all():
+                    return rows
         elif n_rows == len(self.estimates_):
             return slice(None)
         raise InputError(
@@ -158,9 +178,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def resolve_sensors(
-    ids: Sequence[str],
-    sensors: Sensors | pd.DataFrame | None,
-    sites: Sequence[str] | Mapping[str, str] | None,
+    ids: Sequence[str], sensors: Sensors | pd.DataFrame | None, sites: Sites | None
 ) -> Sensors:
     """The sensors of a table from what the caller knows of them.
 
@@ -168,22 +186,37 @@ def resolve_sensors(
     --------
     >>> resolve_sensors(["a", "b"], None, {"a": "north", "b": "south"}).sites
     ('north', 'south')
+    >>> resolve_sensors(["7", "8"], None, [1, 1]).sites
+    ('1', '1')
     """
     if isinstance(sensors, pd.DataFrame):
         sensors = sensors_from_frame(sensors, ids)
     resolved = sensors or Sensors.bare(ids)
     if resolved.ids != tuple(ids):
         raise InputError("the sensors do not match the table's columns")
-    if sites is None:
-        return resolved
+    return resolved if sites is None else resolved.with_sites(_site_of_each(ids, sites))
+
+
+def _site_of_each(ids: Sequence[str], sites: Sites) -> list[str]:
+    """One name a sensor: ids and sites may be numbers, and a Series may be keyed by sensor."""
+    if isinstance(sites, str):
+        raise InputError(
+            f"{sites!r} is one text, not a site for each sensor",
+            where="sites",
+            remedy="Give a list in column order, or a mapping from sensor to site",
+        )
+    if isinstance(sites, pd.Series):
+        keyed = set(ids) <= {str(name) for name in sites.index}
+        sites = dict(sites.items()) if keyed else sites.tolist()
     if isinstance(sites, Mapping):
-        lost = [sensor for sensor in ids if sensor not in sites]
+        owner = {str(sensor): site for sensor, site in sites.items()}
+        lost = [sensor for sensor in ids if sensor not in owner]
         if lost:
             raise InputError(f"no site is given for sensor {lost[0]!r}", where="sites")
-        sites = [sites[sensor] for sensor in ids]
-    if len(sites) != len(ids):
-        raise InputError(f"{len(sites)} sites for {len(ids)} sensors", where="sites")
-    return resolved.with_sites(sites)
+        sites = [owner[sensor] for sensor in ids]
+    if any(site is None or site != site for site in sites):
+        raise InputError("a site is missing", where="sites", remedy="Name one for each sensor")
+    return [str(site) for site in sites]
 
 
 def _widen(values: Array, alive: NDArray[np.bool_]) -> Array:

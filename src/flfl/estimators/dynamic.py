@@ -38,7 +38,7 @@ class FLFL(BaseRecoverer):
     projection : ``"fixed"``, ``"learned"`` (adaptive on the oldest slots, then frozen),
         ``"adaptive"``; None is fixed, or adaptive at ``max_exposure=1``
     effort : ``"full"``, or ``"quick"`` without the boosted head
-    rank, transform, season, length, noise, rounds : None chooses from sums. ``transform`` is
+    rank, transformation, season, length, noise, rounds : None chooses from sums. ``transformation`` is
         ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0 for none; ``length``
         and ``noise`` belong to each sensor's own smoother
     coverage : of the prediction intervals
@@ -70,7 +70,7 @@ class FLFL(BaseRecoverer):
         "projection": [StrOptions({"fixed", "learned", "adaptive"}), None],
         "effort": [StrOptions({"full", "quick"})],
         "rank": [_COUNT, None],
-        "transform": [StrOptions({"none", "sqrt", "log1p"}), None],
+        "transformation": [StrOptions({"none", "sqrt", "log1p"}), None],
         "season": [Interval(Integral, 0, None, closed="left"), None],
         "length": [Interval(Real, 0, None, closed="neither"), None],
         "noise": [Interval(Real, 0, None, closed="neither"), None],
@@ -87,7 +87,7 @@ class FLFL(BaseRecoverer):
         projection: str | None = None,
         effort: str = "full",
         rank: int | None = None,
-        transform: str | None = None,
+        transformation: str | None = None,
         season: int | None = None,
         length: float | None = None,
         noise: float | None = None,
@@ -100,7 +100,7 @@ class FLFL(BaseRecoverer):
         self.projection = projection
         self.effort = effort
         self.rank = rank
-        self.transform = transform
+        self.transformation = transformation
         self.season = season
         self.length = length
         self.noise = noise
@@ -146,7 +146,7 @@ class FLFL(BaseRecoverer):
             max_exposure=float(self.max_exposure),
             projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]
             rank=self.rank,
-            transform=self.transform,  # type: ignore[arg-type]
+            transform=self.transformation,  # type: ignore[arg-type]
             period=self.season,
             candidate_period=self.period_,
             length=self.length,

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.federation.coordinator import Ask, Program, Replies
+from flfl.federation.coordinator import Ask, Program, ProtocolError, Replies
 from flfl.federation.fixed_point import LARGEST, Fixed, to_fixed
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import Exchange, Field, Protocol
@@ -33,7 +33,7 @@ Schedule = Literal["prompt", "synchronous"]
 Progress = Callable[[int, int, float], None]
 
 _FACTORS = {"Q": Field("float", ("slots", "rank"))}
-_STEP = {**_FACTORS, "eta": Field("float"), "sensor": Field("int")}
+_STEP = {**_FACTORS, "eta": Field("float")}
 
 PROTOCOL: Protocol = {
     "hello": Exchange(
@@ -42,7 +42,10 @@ PROTOCOL: Protocol = {
     ),
     "start": Exchange({"scale": Field("float")}, {}),
     "gradient": Exchange(_STEP, {"grad_Q": Field("sum", ("slots", "rank")), "bad": Field("sum")}),
-    "turn": Exchange(_STEP, {"grad_Q": Field("float", ("slots", "rank")), "bad": Field("float")}),
+    "turn": Exchange(
+        {**_STEP, "sensor": Field("int")},
+        {"grad_Q": Field("float", ("slots", "rank")), "bad": Field("float")},
+    ),
     "score": Exchange(
         _FACTORS,
         {name: Field("sum") for name in ("train", "train_n", "held", "held_n", "bad")},
@@ -59,6 +62,7 @@ _LARGEST_STEP = 1e6
 _LARGEST_ERROR = 1e3
 """A mean squared error beyond this, likewise."""
 _MOST_CUTS = 12
+_FEWEST_HELD = 30
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def coordinate(
         ledger.rounds = t + 1
         step: dict[str, np.ndarray | float] = {"eta": watch.eta}
         if plan.schedule == "synchronous":
-            replies = yield Ask("gradient", {**step, "Q": Q, "sensor": -1})
+            replies = yield Ask("gradient", {**step, "Q": Q})
             watch.bad += float(replies.total["bad"])
             Q = Q - watch.eta * replies.total["grad_Q"]
         else:
@@ -173,8 +177,9 @@ class _Watch:
         """What to do with the state that was just scored."""
         total = {name: float(value) for name, value in score.total.items()}
         train = total["train"] / max(total["train_n"], 1.0)
-        # A network with too few readings to hold any out is judged by its training error.
-        held = total["held"] / total["held_n"] if total["held_n"] else train
+        # A handful of held-out readings is a lottery: then the training error judges.
+        few = total["held_n"] < _FEWEST_HELD
+        held = train if few else total["held"] / total["held_n"]
         if self.bad or total["bad"] or train > _DIVERGED * self._lowest_train:
             return self._cut(t)
         self.held_rmse = float(np.sqrt(held))
@@ -295,7 +300,7 @@ class PaperSite:
             region.kept = region.P
         return {}
 
-    def _gradient(self, Q: Array, eta: np.ndarray, sensor: np.ndarray) -> Reply:
+    def _gradient(self, Q: Array, eta: np.ndarray) -> Reply:
         """All sensors of the site move; the sum of their gradients leaves."""
         total, bad = np.zeros(Q.shape, dtype=np.int64), 0.0
         for region in self._regions:
@@ -307,6 +312,8 @@ class PaperSite:
 
     def _turn(self, Q: Array, eta: np.ndarray, sensor: np.ndarray) -> Reply:
         """One sensor moves and uploads its own gradient, as printed."""
+        if not 0 <= int(sensor) < len(self._turns):
+            raise ProtocolError(f"there is no sensor {int(sensor)} here")
         region = next(r for r in self._regions if int(sensor) in r.sensors)
         row = int(np.flatnonzero(region.sensors == int(sensor))[0])
         upload, fine = self._move(region, Q, float(eta), slice(row, row + 1))

@@ -25,7 +25,7 @@ class SiteProgram(Interface):
         """Answer one question. What the schema marks ``sum`` is put in fixed point on the way."""
 
     def recover(self) -> np.ndarray:
-        """This site's own series (sensors x slots), in the readings' units. Stays at home."""
+        """This site's own series (sensors x slots). Stays at home."""
 
 
 class Site:

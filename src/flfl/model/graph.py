@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from flfl.data.sensor_columns import CoordinateKind
+
 Array = NDArray[np.float64]
-CoordinateKind = Literal["latlon", "metric"]
 Symmetrize = Literal["none", "mean", "max"]
 
 EARTH_RADIUS_METRES = 6_371_008.8

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.data.scaling import Scaling
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.site import Reply
 from flfl.model.heads import candidates as local
@@ -165,6 +166,8 @@ class LocalHeads:
                 len(self.Y),
                 weights,
                 float(scale) * spread,
+                site_strength=20.0,
+                sensor_strength=40.0,
             )
 
         everything = np.ones(len(sensor), dtype=bool)
@@ -178,9 +181,11 @@ class LocalHeads:
                 self.X[:, *self.at][:, use], W, sensor[use], self.bins[use]
             )
         self._steps = mixing.resolutions(self.raw, self.known)
-        units_held = self.units.back_at(self._honest, *self.at)
-        truth = self.raw[self.at]
-        return {"snap": mixing.snap_sums(units_held, self._steps[sensor], truth)}
+        # In units of each sensor's spread, so that the sums fit whatever the readings are.
+        spread = Scaling.fit(np.where(self.known, self.raw, np.nan)).scale[sensor]
+        estimate = self.units.back_at(self._honest, *self.at) / spread
+        truth = self.raw[self.at] / spread
+        return {"snap": mixing.snap_sums(estimate, self._steps[sensor] / spread, truth)}
 
     def _halves(self) -> list[tuple[Mask, Mask]]:
         """Held-out entries to fit on and to judge, twice; no run of slots is split much."""

@@ -22,6 +22,8 @@ Steps = Generator[Ask, Replies, None]
 
 _KNEE = 0.2
 """Errors below this share of the mean absolute error count as squares, above as absolutes."""
+_LEAST_KNEE = 1e-3
+"""In model units, where readings have a spread of about one."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,9 @@ class Coordination:
             replies = yield self._ask("trial")
             trial = selection.choose_trial(replies.total["errors"], trials)
         total = (yield self._ask("units", trial=trial)).total
-        n_sensors, readings = float(total["sensors"]), float(total["readings"])
-        scale = float(np.sqrt(total["squares"] / max(readings, 1.0))) or 1.0
+        n_sensors = float(total["sensors"])
+        # The geometric mean of the sensors' spreads: sums of logarithms fit any unit.
+        scale = float(np.exp(total["log_scale"] / max(float(total["varying"]), 1.0)))
         memory = selection.LENGTHS[int(np.argmax(total["memory"]))]
         length, noise = selection.smoother(memory, plan.max_exposure)
         length, noise = plan.length or length, plan.noise or noise
@@ -127,9 +130,7 @@ class Coordination:
             replies.total["counts"],
             replies.total["speakers"],
             round(n_sensors),
-            length,
             plan.max_exposure,
-            selection.mean_gap(replies.total["gaps"]),
         )
         most = self._most_rank(n_sensors)
         rank, least = min(chosen.rank, most), min(chosen.least, most)
@@ -149,7 +150,7 @@ class Coordination:
                 scale=scale,
                 length=length,
                 noise=noise,
-                gain=plan.gain or selection.gain(length, plan.max_exposure),
+                gain=plan.gain,
                 rank=rank,
                 least=least,
                 rounds=plan.rounds or chosen.rounds,
@@ -237,7 +238,7 @@ class Coordination:
         learning: bool,
     ) -> Steps:
         k = settings.rank
-        # Readings have mean square one, so q starts with 1 / mean|p|^2.
+        # Readings have a spread of about one, so q starts with 1 / mean|p|^2.
         first = State(
             np.zeros((cut.n_slots, k)),
             0.95 * np.eye(k),
@@ -318,7 +319,7 @@ class Coordination:
         """Least absolute instead of least squared error, by reweighting."""
         mix = _Mix.of(replies, knee=1.0)
         for _ in range(times):
-            knee = max(_KNEE * mix.absolute, 1e-9)
+            knee = max(_KNEE * mix.absolute, _LEAST_KNEE)
             replies = yield self._ask("mix", weights=mix.weights, knee=knee)
             mix = _Mix.of(replies, knee)
         return mix

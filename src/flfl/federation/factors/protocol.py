@@ -51,7 +51,7 @@ class FactorPlan:
     holdout: float = 0.05
     coverage: float = 0.9
     learning_share: float = 0.15
-    gain: float | None = None
+    gain: float = 1.0
     clip: float = 3.0
     dof: float = 4.0
     ridge: float = 1.0
@@ -113,8 +113,8 @@ PROTOCOL: Protocol = {
         {"trial": Field("int")},
         {
             "sensors": Field("sum"),
-            "squares": Field("sum"),
-            "readings": Field("sum"),
+            "varying": Field("sum"),
+            "log_scale": Field("sum"),
             "memory": Field("sum", (len(LENGTHS),)),
         },
     ),
@@ -128,7 +128,6 @@ PROTOCOL: Protocol = {
         {
             "counts": Field("sum", ("slots",)),
             "speakers": Field("sum", ("slots",)),
-            "gaps": Field("sum", (2,)),
         },
     ),
     # The projection, and the guard that scales it, frozen before the first upload.

@@ -125,10 +125,14 @@ class FactorSite:
         self._calm, self.units = to_units(
             self.sensing.raw, J, transform, period, self.sensing.positions
         )
+        spread = np.sqrt((self._calm**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1.0))
+        level = np.abs(self.units.centre[:, 0])
+        # Rounding alone gives a constant sensor a spread of about 1e-16 of its level.
+        varying = spread > 1e-9 * np.maximum(level, 1e-300)
         return {
             "sensors": len(self.sensing.ids),
-            "squares": float((self._calm**2).sum()),
-            "readings": float(J.sum()),
+            "varying": float(varying.sum()),
+            "log_scale": float(np.log(spread[varying]).sum()),
             "memory": selection.memory_likelihood(self._calm, J),
         }
 
@@ -146,7 +150,6 @@ class FactorSite:
         return {
             "counts": self.J.sum(axis=0),
             "speakers": smoothers.response(self.smoother).sum(axis=0),
-            "gaps": selection.gap_sums(self.J),
         }
 
     # --- projection and guard ----------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""The boosted head: gradient-boosted trees that correct a base estimate from leave-one-out features, pooled over a site's sensors."""
+"""The boosted head: trees that correct a base estimate, pooled over the sensors of a site.
+
+Every feature of an entry is made *without that entry itself*, so the trees learn on known entries
+what they will meet in the gaps.
+"""
 
 from __future__ import annotations
 
@@ -11,69 +15,80 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from flfl.model.heads.interpolation import Neighbours
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Table = NDArray[np.float32]
+
+TREES, LEAVES, RATE = 80, 15, 0.12
+LEAST_IN_LEAF = 40
+FAR = 100.0
+"""Slots beyond which a neighbour is just far."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about every entry *without that entry itself*; arrays are (M, N) unless said otherwise.
+    """All that is known about every entry without that entry itself, (M, N) unless said otherwise.
 
-    ``base`` is the estimate to correct, ``candidates`` other estimates in the same units, ``near`` the neighbouring readings themselves,
-    ``sd`` uncertainties of candidates, ``shared`` the shared curve ``p . m`` (for its slope), ``phase`` (N,) hour or month.
+    Attributes
+    ----------
+    base : the estimate to correct
+    candidates : (C, M, N) other estimates in the same units
+    near : the neighbouring readings
+    deviations : (D, M, N) standard deviations of candidates
+    shared : the shared curve ``p . m``, for its slope
+    phase : (N,) hour or month
+    near_curve : (2 * depth, M, N) the shared curve plus the neighbours' residuals, minus the base
     """
 
     base: Array
-    candidates: tuple[Array, ...]
+    candidates: Array
     near: Neighbours
-    sd: tuple[Array, ...]
+    deviations: Array
     shared: Array
-    phase: NDArray[np.intp]
-    extra: tuple[Array, ...] = ()
+    phase: Index
+    near_curve: Array
 
 
-def features(
-    evidence: Evidence, rows: NDArray[np.intp], slots: NDArray[np.intp], *, far: float = 100.0
-) -> NDArray[np.float32]:
-    """Feature table of the entries (rows, slots): everything relative to the base, so that trees see differences.
+def features(evidence: Evidence, rows: Index, slots: Index) -> Table:
+    """Feature table of the entries (rows, slots), all relative to the base: trees see differences.
 
-    Columns: candidates - base, neighbouring readings - base, distances (clipped at `far`), log uncertainties, the shared curve's slopes
-    before and after, base, phase, sensor.
+    Columns: candidates - base, neighbouring readings - base (NaN where absent), their distances,
+    log deviations, the shared curve's slopes before and after, base, phase, sensor, near_curve.
 
     Examples
     --------
     >>> from flfl.model.heads.interpolation import neighbours
     >>> Y, J = np.arange(6.0)[None], np.ones((1, 6), bool)
-    >>> evidence = Evidence(Y, (Y + 1,), neighbours(Y, J, 1), (Y + 1,), Y, np.arange(6))
-    >>> features(evidence, np.array([0]), np.array([2])).round(2)
+    >>> near = neighbours(Y, J, 1)
+    >>> e = Evidence(Y, Y[None] + 1, near, Y[None] + 1, Y, np.arange(6), np.zeros((0, 1, 6)))
+    >>> features(e, np.array([0]), np.array([2])).round(2)
     array([[ 1. , -1. ,  1. ,  1. ,  1. ,  1.1,  1. ,  1. ,  2. ,  2. ,  0. ]],
           dtype=float32)
     """
-    at = (rows, slots)
-    base = evidence.base[at]
+    at = (slice(None), rows, slots)
+    base, here = evidence.base[rows, slots], evidence.shared[rows, slots]
     before, after = np.maximum(slots - 1, 0), np.minimum(slots + 1, evidence.base.shape[1] - 1)
-    here = evidence.shared[at]
-    columns = [c[at] - base for c in evidence.candidates]
-    near = evidence.near
-    columns += [
-        np.where(np.isfinite(d[at]), v[at] - base, np.nan)
-        for v, d in zip(near.value, near.distance, strict=True)
-    ]
-    columns += [np.minimum(d[at], far) for d in near.distance]
-    columns += [np.log(np.maximum(s[at], 1e-6)) for s in evidence.sd]
-    columns += [here - evidence.shared[rows, before], evidence.shared[rows, after] - here]
-    columns += [base, evidence.phase[slots], rows]
-    columns += [x[slots] if x.ndim == 1 else x[at] for x in evidence.extra]
-    return np.column_stack(columns).astype(np.float32)
+    distance = evidence.near.distance[at]
+    table = np.concatenate(
+        [
+            evidence.candidates[at] - base,
+            np.where(np.isfinite(distance), evidence.near.value[at] - base, np.nan),
+            np.minimum(distance, FAR),
+            np.log(np.maximum(evidence.deviations[at], 1e-6)),
+            [here - evidence.shared[rows, before], evidence.shared[rows, after] - here],
+            [base, evidence.phase[slots], rows],
+            evidence.near_curve[at],
+        ]
+    )
+    return table.T.astype(np.float32, order="C")
 
 
-def training_rows(
-    J: Mask, rng: np.random.Generator, most: int = 20_000
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """At most `most` known entries, drawn without replacement.
+def training_rows(J: Mask, rng: np.random.Generator, most: int) -> tuple[Index, Index]:
+    """At most ``most`` known entries, drawn without replacement: their rows and slots.
 
     Examples
     --------
-    >>> rows, slots = training_rows(np.array([[True, False, True]]), np.random.default_rng(0), most=1)
+    >>> rows, slots = training_rows(np.array([[True, False, True]]), np.random.default_rng(0), 1)
     >>> len(rows), bool(slots[0] != 1)
     (1, True)
     """
@@ -84,35 +99,28 @@ def training_rows(
     return rows, slots
 
 
-def fit_boosted(
-    X: NDArray[np.float32],
-    target: Array,
-    weight: Array | None = None,
-    *,
-    trees: int = 100,
-    leaves: int = 15,
-    learning_rate: float = 0.1,
-    least: int = 40,
-    loss: str = "absolute_error",
-    seed: int = 0,
-) -> HistGradientBoostingRegressor:
-    """Trees for ``target = y - base`` (absolute error: the median, which the back-transform keeps).
+def fit_boosted(X: Table, target: Array) -> HistGradientBoostingRegressor:
+    """Trees for ``target = y - base``.
+
+    Absolute error: its minimiser is the median, which a monotone back-transform keeps.
 
     Examples
     --------
     >>> X = np.linspace(0, 1, 400, dtype=np.float32)[:, None]
-    >>> model = fit_boosted(X, (X[:, 0] > 0.5) * 1.0, trees=50)
+    >>> model = fit_boosted(X, (X[:, 0] > 0.5) * 1.0)
     >>> model.predict(X[[0, -1]]).round(1) + 0.0
     array([0., 1.])
     """
     model = HistGradientBoostingRegressor(
-        loss=loss,
-        max_iter=trees,
-        max_leaf_nodes=leaves,
-        learning_rate=learning_rate,
-        min_samples_leaf=min(least, max(len(X) // 20, 1)),
+        loss="absolute_error",
+        max_iter=TREES,
+        max_leaf_nodes=LEAVES,
+        learning_rate=RATE,
+        min_samples_leaf=min(LEAST_IN_LEAF, max(len(X) // 20, 1)),
         l2_regularization=1.0,
         early_stopping=False,
-        random_state=seed,
+        random_state=0,
     )
-    return model.fit(X, target, sample_weight=weight)
+    # a neighbour that no training row has: the trees take a constant, but not a column of NaN
+    nothing = np.isnan(X).all(axis=0)
+    return model.fit(np.where(nothing, np.float32(0.0), X), target)

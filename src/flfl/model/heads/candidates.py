@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.heads import boosted as trees_head
-from flfl.model.heads import holdout, intervals, kalman_em
-from flfl.model.heads import interpolation as heads
+from flfl.model.heads import boosted as trees
+from flfl.model.heads import holdout, kalman_em
+from flfl.model.heads import interpolation as alone
+from flfl.model.heads.site import site_head
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -28,16 +29,30 @@ NAMES = (
 """Candidates in the order of ``Candidates.values``."""
 LEAVE_ONE_OUT = NAMES[:-1]
 """All but ``site+pchip``, which sees the reading itself: the boosted head may not use that one."""
+ALONE = 3
+"""How many of them, the first, use nothing but the sensor's own readings."""
+FADE = 24.0
+"""Slots after which a sensor's last residual is forgotten, where none follows."""
+ROWS = 700
+"""Rows a sensor on which the boosted head is trained."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Estimates of every entry without itself: ``values`` (C, M, N), ``deviations`` (3, M, N), neighbours of y and of the residual."""
+    """Estimates of every entry without itself.
+
+    Attributes
+    ----------
+    values : (C, M, N) in the order of ``NAMES``
+    deviations : (3, M, N) standard deviations of the kriged, the shared + kriged and the site one
+    near, near_residual : neighbours of the readings and of the residuals
+    dynamics : what the site head learned
+    """
 
     values: Array
     deviations: Array
-    near: heads.Neighbours
-    near_residual: heads.Neighbours
+    near: alone.Neighbours
+    near_residual: alone.Neighbours
     dynamics: kalman_em.Dynamics
 
     @property
@@ -60,7 +75,7 @@ def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 8.0) -> Mask:
     [20]
     """
     residual = np.where(known, Y - curve, 0.0)
-    near = heads.interpolate_linear(heads.neighbours(residual, known, 1))
+    near = alone.interpolate_linear(alone.neighbours(residual, known, 1))
     lone = np.where(known, residual - near, 0.0)
     far = np.ones_like(known)
     for values in (residual, lone):
@@ -70,38 +85,49 @@ def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 8.0) -> Mask:
 
 
 def candidates(
-    Y: Array,
-    J: Mask,
-    curve: Array,
-    without: Array,
-    dynamics: kalman_em.Dynamics | None = None,
-    *,
-    fade: float = 24.0,
+    Y: Array, J: Mask, curve: Array, without: Array, dynamics: kalman_em.Dynamics | None = None
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
-    ``curve`` is the shared curve, ``without`` the same without the entry itself (M, N).
+    Parameters
+    ----------
+    Y : (M, N) readings, any value where unknown
+    J : (M, N) known entries
+    curve, without : (M, N) the shared curve, and the same without the entry itself
+    dynamics : of the site head, learned before; None learns them
+
+    Examples
+    --------
+    >>> t = np.arange(60.0)
+    >>> Y, J = np.sin(t / 5)[None], (t % 7 > 0)[None]
+    >>> made = candidates(Y, J, np.zeros((1, 60)), np.zeros((1, 60)))
+    >>> made.values.shape, bool(abs(made.values[1] - Y)[0, 7:50].max() < 0.05)
+    ((8, 1, 60), True)
     """
-    known = np.where(J, Y, 0.0)
-    near = heads.neighbours(known, J)
-    alone, alone_var = heads.krige(
-        near, heads.fit_kernel(*heads.autocovariance(known, J, 48)), nugget=0.003
-    )
+    near, kriged, kriged_var = _own(np.where(J, Y, 0.0), J)
     residual = np.where(J, Y - curve, 0.0)
-    s = without
-    near_r = heads.neighbours(residual, J)
-    kriged, kriged_var = heads.krige(
-        near_r, heads.fit_kernel(*heads.autocovariance(residual, J, 48)), nugget=0.003
-    )
-    head, dynamics = kalman_em.site_head(residual, J, dynamics)
-    left = heads.neighbours(np.where(J, residual - head.mean, 0.0), J)
-    site = s + head.loo_mean
-    values = np.stack([
-        heads.interpolate_linear(near), heads.interpolate_pchip(near), alone,
-        s, s + heads.interpolate_pchip(near_r, decay=fade), s + kriged, site, site + heads.interpolate_pchip(left, decay=fade),
-    ])  # fmt: skip
-    deviations = np.sqrt(np.stack([alone_var, kriged_var, head.loo_var]))
-    return Candidates(values, deviations, near, near_r, dynamics)
+    near_residual, shared_kriged, shared_var = _own(residual, J)
+    head, dynamics = site_head(residual, J, dynamics)
+    left = alone.neighbours(np.where(J, residual - head.mean, 0.0), J)
+    site = without + head.loo_mean
+    values = [
+        alone.interpolate_linear(near),
+        alone.interpolate_pchip(near),
+        kriged,
+        without,
+        without + alone.interpolate_pchip(near_residual, decay=FADE),
+        without + shared_kriged,
+        site,
+        site + alone.interpolate_pchip(left, decay=FADE),
+    ]
+    deviations = np.sqrt(np.stack([kriged_var, shared_var, head.loo_var]))
+    return Candidates(np.stack(values), deviations, near, near_residual, dynamics)
+
+
+def _own(X: Array, J: Mask) -> tuple[alone.Neighbours, Array, Array]:
+    """Neighbours of a series, its kriged estimate and that one's variance."""
+    near = alone.neighbours(X, J)
+    return near, *alone.krige(near, alone.fit_kernel(*alone.autocovariance(X, J)))
 
 
 def boosted(
@@ -113,42 +139,47 @@ def boosted(
     curve: Array,
     phase: Index,
     rng: np.random.Generator,
-    *,
-    rows: int = 700,
-    trees: int = 80,
-    learning_rate: float = 0.12,
 ) -> tuple[Array, Array]:
-    """Boosted estimate of a site: at hold-out entries from `fit`, at the gaps from `final`; elsewhere the base.
+    """Boosted estimates of a site, (M, N) each; elsewhere the base.
 
-    ``masks`` = (train, hold-out, gaps); ``rows`` to train on for each sensor. Trained on leave-one-out rows of the train entries only, so hold-out errors are honest.
+    At hold-out entries from ``fit``, at the gaps from ``final``. Trained on the train entries
+    only, each without itself, so that hold-out errors are honest.
+
+    Parameters
+    ----------
+    fit, final : candidates without and with the hold-out entries
+    bases : the estimate to correct, for each of them
+    masks : train entries, hold-out entries, gaps
+    curve, phase : as in :class:`~flfl.model.heads.boosted.Evidence`
     """
     train, held, gaps = masks
-
-    def evidence(c: Candidates, base: Array) -> trees_head.Evidence:
-        usable = tuple(c.values[: len(LEAVE_ONE_OUT)])
-        extra = tuple(c.near_residual.value + c.values[NAMES.index("shared")] - base)
-        return trees_head.Evidence(base, usable, c.near, tuple(c.deviations), curve, phase, extra)
-
-    before, after = evidence(fit, bases[0]), evidence(final, bases[1])
-    i, t = trees_head.training_rows(train, rng, max(rows * len(Y), 1500))
-    model = trees_head.fit_boosted(
-        trees_head.features(before, i, t),
-        Y[i, t] - bases[0][i, t],
-        trees=trees,
-        learning_rate=learning_rate,
+    before, after = (
+        _evidence(c, base, curve, phase) for c, base in zip((fit, final), bases, strict=True)
     )
+    i, t = trees.training_rows(train, rng, max(ROWS * len(Y), 1500))
+    model = trees.fit_boosted(trees.features(before, i, t), Y[i, t] - before.base[i, t])
     at_holdout, at_gaps = bases[0].copy(), bases[1].copy()
-    for out, ev, mask in ((at_holdout, before, held), (at_gaps, after, gaps)):
+    for out, evidence, mask in ((at_holdout, before, held), (at_gaps, after, gaps)):
         i, t = np.nonzero(mask)
         if len(i):
-            out[i, t] += model.predict(trees_head.features(ev, i, t))
+            out[i, t] += model.predict(trees.features(evidence, i, t))
     return at_holdout, at_gaps
 
 
+def _evidence(c: Candidates, base: Array, curve: Array, phase: Index) -> trees.Evidence:
+    near_curve = c.near_residual.value + c.values[NAMES.index("shared")] - base
+    usable = c.values[: len(LEAVE_ONE_OUT)]
+    return trees.Evidence(base, usable, c.near, c.deviations, curve, phase, near_curve)
+
+
 def scale_features(c: Candidates, values: Array) -> Array:
-    """What tells how uncertain an entry is (F, M, N): three model deviations, the spread of the
-    sensor's own candidates, that of all others, a constant."""
-    return intervals.scale_features((*c.deviations, values[:3].std(axis=0)), values[3:])
+    """What tells how uncertain an entry is (6, M, N).
+
+    Three model deviations, the spread of the sensor's own candidates, that of all others (in
+    ``values``, perhaps with a boosted one), a constant.
+    """
+    own, others = values[:ALONE].std(axis=0), values[ALONE:].std(axis=0)
+    return np.stack([*c.deviations, own, others, np.ones_like(own)])
 
 
 def phase(positions: Array, period: int) -> Index:

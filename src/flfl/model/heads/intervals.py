@@ -1,4 +1,7 @@
-"""Prediction intervals: hold-out quantiles of the error in units of a local scale, by distance to the nearest observation."""
+"""Prediction intervals: hold-out quantiles of the error in units of a local scale.
+
+The quantiles are taken by class of distance to the nearest observation.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,23 @@ from scipy.optimize import nnls
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+LEAST = 150
+"""Hold-out entries that a quantile needs; a bin with fewer borrows from its neighbours."""
+
 
 @dataclass(frozen=True)
 class Calibration:
-    """``coefficients`` (F,) of the scale, ``lower`` and ``upper`` (bins,) quantiles of error / scale."""
+    """``coefficients`` (F,) of the scale, ``lower`` and ``upper`` (bins,) of error / scale."""
 
     coefficients: Array
     lower: Array
     upper: Array
 
 
-def scale_features(deviations: tuple[Array, ...], candidates: Array) -> Array:
-    """Columns that tell how uncertain an entry is: model standard deviations, the candidates' spread, a constant. (F, ...).
-
-    Examples
-    --------
-    >>> scale_features((np.array([0.5]),), np.array([[1.0], [3.0]]))
-    array([[0.5],
-           [1. ],
-           [1. ]])
-    """
-    return np.stack([*deviations, candidates.std(0), np.ones(candidates.shape[1:])])
-
-
 def fit_scale(features: Array, error: Array) -> Array:
-    """Non-negative coefficients of ``|error| ~ c . features``, each entry weighted by the inverse of a first fit.
+    """Non-negative coefficients (F,) of ``|error| ~ c . features``, with features (F, n).
+
+    Two fits: the second weights each entry by the inverse of the first one's scale.
 
     Examples
     --------
@@ -45,7 +40,7 @@ def fit_scale(features: Array, error: Array) -> Array:
     F = features.T
     start = nnls(F, np.abs(error))[0]
     weight = 1.0 / np.maximum(F @ start, 1e-3 * max(float(np.abs(error).mean()), 1e-300))
-    return nnls(F * weight[:, None], np.abs(error) * weight)[0]
+    return np.asarray(nnls(F * weight[:, None], np.abs(error) * weight)[0])
 
 
 def _conformal(ratios: Array, level: float) -> float:
@@ -57,38 +52,37 @@ def _conformal(ratios: Array, level: float) -> float:
 
 
 def calibrate(
-    features: Array, error: Array, bins: Index, size: int, *, level: float = 0.9, least: int = 150
+    features: Array, error: Array, bins: Index, size: int, *, level: float = 0.9
 ) -> Calibration:
     """Scale and asymmetric quantiles of ``(truth - estimate) / scale`` in each distance bin.
 
-    Bins with fewer than `least` hold-out entries borrow from their neighbours, nearest bins first. Coverage is that of split conformal
-    prediction as far as hold-out and gaps are alike.
+    Coverage is that of split conformal prediction as far as hold-out and gaps are alike.
 
     Parameters
     ----------
-    features : (F, n) from `scale_features` at hold-out entries
+    features : (F, n) at hold-out entries: what tells how uncertain an entry is
     error : (n,) truth minus estimate, in model units
-    bins : (n,) distance bin
+    bins : (n,) distance bin, below ``size``
+    level : coverage
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> e = rng.standard_normal(4000)
+    >>> e = np.random.default_rng(0).standard_normal(4000)
     >>> c = calibrate(np.ones((1, 4000)), e, np.zeros(4000, int), 1)
-    >>> bool(abs(np.mean((e > c.lower[0] * c.coefficients[0]) & (e < c.upper[0] * c.coefficients[0])) - 0.9) < 0.01)
+    >>> low, high = interval(np.zeros(4000), np.ones((1, 4000)), np.zeros(4000, int), c)
+    >>> bool(abs(np.mean((low < e) & (e < high)) - 0.9) < 0.01)
     True
     """
     if not len(error):  # nothing was held out: three mean deviations either way
-        return Calibration(
-            np.full(len(features), 1.0 / len(features)), np.full(size, -3.0), np.full(size, 3.0)
-        )
+        even = np.full(len(features), 1.0 / len(features))
+        return Calibration(even, np.full(size, -3.0), np.full(size, 3.0))
     coefficients = fit_scale(features, error)
     ratio = error / np.maximum(coefficients @ features, 1e-12)
     lower, upper = np.empty(size), np.empty(size)
     tail = (1 - level) / 2
     for b in range(size):
         reach = 0
-        while (chosen := np.abs(bins - b) <= reach).sum() < least and reach < size:
+        while (chosen := np.abs(bins - b) <= reach).sum() < LEAST and reach < size:
             reach += 1
         lower[b], upper[b] = _conformal(ratio[chosen], tail), _conformal(ratio[chosen], 1 - tail)
     return Calibration(coefficients, lower, upper)
@@ -97,7 +91,9 @@ def calibrate(
 def interval(
     estimate: Array, features: Array, bins: Index, calibration: Calibration
 ) -> tuple[Array, Array]:
-    """Lower and upper end in model units; the estimate lies inside. Back-transform both ends with the same monotone function.
+    """Lower and upper end in model units, shaped like ``estimate``, which lies inside.
+
+    Back-transform both ends with the same monotone function.
 
     Examples
     --------

@@ -5,20 +5,31 @@ Model (rows are sensors, columns are slots)::
     x_t = A x_{t-1} + w_t,   w_t ~ N(0, S)          A, S full, M x M
     y_it = x_it + v_it,      v_it ~ N(0, r_i)       only where J_it = 1
 
-The E-step works on the posterior precision of the whole path, which is block tridiagonal with diagonal blocks
-``S^-1 + A' S^-1 A + diag(J_t / r)`` and off-diagonal blocks ``-S^-1 A``. Its block Cholesky needs one inverse and two products a
-slot forward and two products backward (covariance *and* lag-one covariance), less than half of a filter with an RTS pass.
-Time is cut into chunks that overlap, so that the recursion runs over all chunks at once and the Python loop is a few hundred steps.
+The E-step works on the posterior precision of the whole path, which is block tridiagonal with
+diagonal blocks ``S^-1 + A' S^-1 A + diag(J_t / r)`` and ``-S^-1 A`` below. Its block Cholesky
+needs one inverse and two products a slot forward and two products backward (covariance *and*
+lag-one covariance), less than half of a filter with a smoothing pass. Time is cut into chunks
+that overlap, so that the recursion runs over all chunks at once and the Python loop is short.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+FLOOR = 1e-4
+"""Least noise and process variance, relative to the sensor's mean square."""
+RADIUS = 0.999
+"""Largest spectral radius of A."""
+_ROOM = 10_000_000
+"""Numbers that a table of matrices may hold at a time, so that many sensors fit in memory."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +40,17 @@ class Dynamics:
     S: Array
     r: Array
 
+    def in_units(self, scale: float) -> Dynamics:
+        """The same model of a series that is ``scale`` times as large."""
+        return Dynamics(self.A, self.S * scale**2, self.r * scale**2)
+
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Posterior of the path: ``mean`` (M, N), ``var`` (M, N), and the sums that the M-step needs (each M x M).
+    """Posterior of the path, ``mean`` and ``var`` (M, N), and the sums that the M-step needs.
 
-    ``S11 = sum E x_{t+1} x_{t+1}'``, ``S10 = sum E x_{t+1} x_t'``, ``S00 = sum E x_t x_t'`` over t = 0..N-2.
+    ``S11 = sum E x_{t+1} x_{t+1}'``, ``S10 = sum E x_{t+1} x_t'``, ``S00 = sum E x_t x_t'`` over
+    t = 0..N-2, each (M, M).
     """
 
     mean: Array
@@ -47,8 +63,8 @@ class Smoothed:
 def inverse_spd(X: Array, base: int = 10) -> Array:
     """Inverses of a stack of symmetric positive definite matrices by recursive Schur complements.
 
-    With ``X = [[a, b], [b', d]]`` and ``s = d - b' a^-1 b``: two half-size inverses and four products. Batched ``matmul`` is an order
-    of magnitude faster than batched LU at these sizes, hence the recursion.
+    With ``X = [[a, b], [b', d]]`` and ``s = d - b' a^-1 b``: two half-size inverses and four
+    products. Batched ``matmul`` is several times as fast as batched LU at these sizes.
 
     Parameters
     ----------
@@ -63,7 +79,7 @@ def inverse_spd(X: Array, base: int = 10) -> Array:
     """
     n = X.shape[-1]
     if n <= base:
-        return np.linalg.inv(X)
+        return np.asarray(np.linalg.inv(X))
     h = n // 2
     b = X[..., :h, h:]
     a_inv = inverse_spd(X[..., :h, :h], base)
@@ -78,34 +94,59 @@ def inverse_spd(X: Array, base: int = 10) -> Array:
     return out
 
 
-def _chunk_slots(N: int, chunk: int, overlap: int) -> tuple[NDArray[np.intp], int]:
-    """Slot of each step of each chunk, (steps, chunks), and the overlap; slots outside 0..N-1 are padding."""
-    count = max(1, round(N / chunk))
-    core = -(-N // count)
-    if count == 1:
-        overlap = 0
-    steps = np.arange(-overlap, core + overlap)
-    return steps[:, None] + core * np.arange(count)[None, :], overlap
+@dataclass(frozen=True)
+class _Chunks:
+    """``slots`` (steps, count): the slot of each step of each chunk; outside 0..N-1 is padding."""
+
+    slots: Index
+    pad: int
+    n_slots: int
+
+    @classmethod
+    def cut(cls, N: int, chunk: int, overlap: int) -> _Chunks:
+        count = max(1, round(N / chunk))
+        core = -(-N // count)
+        pad = overlap if count > 1 else 0
+        steps = np.arange(-pad, core + pad)
+        return cls(steps[:, None] + core * np.arange(count)[None, :], pad, N)
+
+    @property
+    def first(self) -> Mask:
+        """Where a recursion starts from the stationary prior."""
+        start = self.slots == 0
+        start[0] |= (self.slots[0] >= 0) & (self.slots[0] < self.n_slots)
+        return start
+
+    def groups(self, M: int) -> Iterator[_Chunks]:
+        """As many chunks at a time as memory allows; they do not need each other."""
+        steps, count = self.slots.shape
+        size = max(1, _ROOM // (steps * M * M))
+        for n in range(0, count, size):
+            yield _Chunks(self.slots[:, n : n + size], self.pad, self.n_slots)
+
+    def spread(self, X: Array) -> Array:
+        """Give each step the row of its slot: (N, M) to (steps, count, M), zero in the padding."""
+        inside = (self.slots >= 0) & (self.slots < self.n_slots)
+        return np.where(inside[..., None], X[np.clip(self.slots, 0, self.n_slots - 1)], 0.0)
 
 
-def smooth(
-    Y: Array, J: NDArray[np.bool_], dyn: Dynamics, *, chunk: int = 256, overlap: int = 48
-) -> Smoothed:
+def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int = 48) -> Smoothed:
     """Posterior mean, variance and second moments of the path given the known entries.
 
-    Block recursions on the precision (``E = -S^-1 A``, ``D_t`` its diagonal block, ``h_t = J_t y_t / r``)::
+    Block recursions on the precision (``E = -S^-1 A``, ``D_t`` its diagonal block,
+    ``h_t = J_t y_t / r``)::
 
         F_t = D_t - E F_{t-1}^-1 E',      f_t = h_t - E F_{t-1}^-1 f_{t-1}          forward
         G_t = -F_t^-1 E',  V_t = F_t^-1 + G_t V_{t+1} G_t',  V_{t,t+1} = G_t V_{t+1}
         x_t = F_t^-1 f_t + G_t x_{t+1}                                               backward
 
-    Each chunk of about `chunk` slots is run with `overlap` more on both sides: the recursions forget their start geometrically.
-    The first and last chunk start and end exactly.
+    Each chunk of about ``chunk`` slots is run with ``overlap`` more on both sides: the recursions
+    forget their start geometrically. The first and last chunk start and end exactly.
 
     Parameters
     ----------
     Y : (M, N) readings, any value where unknown
-    J : (M, N) bool, known entries
+    J : (M, N) known entries
     dyn : parameters
     chunk, overlap : slots
 
@@ -117,86 +158,84 @@ def smooth(
     (array([[1.  , 0.5 , 0.25]]), array([[0.5  , 0.875, 0.969]]))
     """
     M, N = Y.shape
-    slots, pad = _chunk_slots(N, chunk, overlap)
-    steps, count = slots.shape
-    inside = (slots >= 0) & (slots < N)
-    at = np.clip(slots, 0, N - 1)
-    info = np.where(J, 1.0 / dyn.r[:, None], 0.0).T  # N x M
-    weight = np.where(inside[..., None], info[at], 0.0)
-    h = weight * np.where(J, Y, 0.0).T[at]
+    information = np.where(J, 1.0 / dyn.r[:, None], 0.0)
+    vector = information * np.where(J, Y, 0.0)
+    mean, var, moments = np.empty((N, M)), np.empty((N, M)), np.zeros((3, M, M))
+    for chunks in _Chunks.cut(N, chunk, overlap).groups(M):
+        weight, h = chunks.spread(information.T), chunks.spread(vector.T)
+        moments += _backward(*_forward(weight, h, dyn, chunks), chunks, mean, var)
+    return Smoothed(mean.T, var.T, *moments)
 
+
+def _forward(weight: Array, h: Array, dyn: Dynamics, chunks: _Chunks) -> tuple[Array, Array, Array]:
+    """``F^-1`` and ``G`` (steps, count, M, M) and ``f`` (steps, count, M) of :func:`smooth`."""
+    steps, count, M = h.shape
     S_inv = inverse_spd(dyn.S)
-    E = -S_inv @ dyn.A
-    E_T = np.ascontiguousarray(E.T)
-    ASA = dyn.A.T @ S_inv @ dyn.A
-    D = S_inv + 0.5 * (ASA + ASA.T)
-    start = inverse_spd(_stationary(dyn.A, dyn.S))  # prior precision of a chunk's first state
-
-    F_inv = np.empty((steps, count, M, M))
-    G = np.empty((steps, count, M, M))
-    f = np.empty((steps, count, M))
-    diagonal = np.arange(M)
-    final = slots == N - 1
+    E_T = -dyn.A.T @ S_inv
+    drift = dyn.A.T @ S_inv @ dyn.A
+    drift = 0.5 * (drift + drift.T)
+    D, start = S_inv + drift, drift + inverse_spd(stationary(dyn.A, dyn.S))
+    end = chunks.n_slots - 1
+    first, last, beyond = chunks.first, chunks.slots == end, chunks.slots > end
+    F_inv, G, f = np.empty((steps, count, M, M)), np.empty((steps, count, M, M)), h.copy()
+    F = np.broadcast_to(D, (count, M, M)).copy()
     for s in range(steps):
-        F = (
-            np.broadcast_to(D, (count, M, M)).copy()
-            if s == 0
-            else D + G[s - 1].swapaxes(-1, -2) @ E_T
-        )
-        f[s] = h[s]
-        if s > 0:
-            f[s] += (f[s - 1][:, None, :] @ G[s - 1])[:, 0]
-        fresh = (slots[s] == 0) | ((s == 0) & inside[s])
-        if fresh.any():
-            F[fresh] = D - S_inv + start
-            f[s, fresh] = h[s, fresh]
-        if final[s].any():  # no transition leaves the last slot
-            F[final[s]] -= D - S_inv
-        beyond = slots[s] >= N
-        if (
-            beyond.any()
-        ):  # padding after the end: any positive definite block will do, nothing reads it
-            F[beyond] = D
-        F[:, diagonal, diagonal] += weight[s]
-        F = 0.5 * (
-            F + F.swapaxes(-1, -2)
-        )  # rounding's asymmetry would otherwise grow from slot to slot
-        F_inv[s] = inverse_spd(F)
-        np.matmul(F_inv[s], -E_T, out=G[s])
-    return _backward(F_inv, G, f, slots, pad, N)
+        if s:
+            F = D + _right(G[s - 1].swapaxes(-1, -2), E_T)
+            f[s] += np.einsum("na,nab->nb", f[s - 1], G[s - 1])
+        if first[s].any():
+            F[first[s]], f[s, first[s]] = start, h[s, first[s]]
+        if last[s].any():  # no transition leaves the last slot
+            F[last[s]] -= drift
+        if beyond[s].any():  # any positive definite block will do, nothing reads it
+            F[beyond[s]] = D
+        F.reshape(count, M * M)[:, :: M + 1] += weight[s]
+        # rounding's asymmetry would otherwise grow from slot to slot
+        F_inv[s] = inverse_spd(0.5 * (F + F.swapaxes(-1, -2)))
+        G[s] = _right(F_inv[s], -E_T)
+    return F_inv, G, f
 
 
-def _backward(
-    F_inv: Array, G: Array, f: Array, slots: NDArray[np.intp], pad: int, N: int
-) -> Smoothed:
-    """Backward recursion of `smooth`; moments are summed over the pairs of slots whose first is in the core of a chunk."""
+def _right(stack: Array, matrix: Array) -> Array:
+    """``stack @ matrix`` for a stack (count, M, M) and one matrix, as one large product."""
+    return (stack.reshape(-1, len(matrix)) @ matrix).reshape(stack.shape)
+
+
+def _backward(F_inv: Array, G: Array, f: Array, chunks: _Chunks, mean: Array, var: Array) -> Array:
+    """Backward recursion of :func:`smooth`: fills ``mean`` and ``var`` (N, M), returns moments.
+
+    They are summed over the pairs of slots whose first is in the core of a chunk.
+    """
     steps, count, M = f.shape
-    mean, var = np.empty((N, M)), np.empty((N, M))
-    S11, S10, S00 = np.zeros((3, M, M))
+    N, pad = chunks.n_slots, chunks.pad
+    moments = np.zeros((3, M, M))
     V, x = np.zeros((count, M, M)), np.zeros((count, M))
+    own = np.einsum("snab,snb->sna", F_inv, f)
     for s in range(steps - 1, -1, -1):
-        free = (slots[s] < N - 1) & (s < steps - 1)
-        GV = G[s] @ V  # cov(x_t, x_{t+1}) given everything
-        step = GV @ G[s].swapaxes(-1, -2)
-        step[~free] = 0.0
-        mu = (F_inv[s] @ f[s][..., None])[..., 0] + np.where(
-            free[:, None], (G[s] @ x[..., None])[..., 0], 0.0
-        )
+        slots = chunks.slots[s]
+        free = (slots < N - 1) & (s < steps - 1)
+        if not free.all():  # nothing comes after the last slot
+            V, x = V * free[:, None, None], x * free[:, None]
         V_next, x_next = V, x
-        V, x = F_inv[s] + step, mu
-        if not pad <= s < steps - pad:
-            continue
-        core = slots[s] < N
-        t = slots[s][core]
-        mean[t], var[t] = x[core], np.diagonal(V, axis1=1, axis2=2)[core]
-        pair = core & free
-        S00 += V[pair].sum(0) + x[pair].T @ x[pair]
-        S11 += V_next[pair].sum(0) + x_next[pair].T @ x_next[pair]
-        S10 += GV[pair].sum(0).T + x_next[pair].T @ x[pair]
-    return Smoothed(mean.T, var.T, S11, S10, S00)
+        GV = G[s] @ V  # cov(x_t, x_{t+1}) given everything
+        V = F_inv[s] + GV @ G[s].swapaxes(-1, -2)
+        x = own[s] + np.einsum("nab,nb->na", G[s], x)
+        if pad <= s < steps - pad:
+            core = slots < N
+            mean[slots[core]] = x[core]
+            var[slots[core]] = np.diagonal(V, axis1=1, axis2=2)[core]
+            pair = slice(None) if free.all() else free
+            moments += _moments(V_next[pair], GV[pair], V[pair], x_next[pair], x[pair])
+    return moments
 
 
-def _stationary(A: Array, S: Array, doublings: int = 12) -> Array:
+def _moments(V_next: Array, GV: Array, V: Array, x_next: Array, x: Array) -> Array:
+    """What some pairs of slots add to ``S11``, ``S10`` and ``S00``, stacked (3, M, M)."""
+    covariances = np.stack([V_next.sum(0), GV.sum(0).T, V.sum(0)])
+    return covariances + np.stack([x_next.T @ x_next, x_next.T @ x, x.T @ x])
+
+
+def stationary(A: Array, S: Array, doublings: int = 12) -> Array:
     """Stationary covariance ``V = A V A' + S`` by doubling (4,096 steps of the recursion)."""
     V = S.copy()
     for _ in range(doublings):
@@ -205,43 +244,38 @@ def _stationary(A: Array, S: Array, doublings: int = 12) -> Array:
     return 0.5 * (V + V.T)
 
 
-def maximise(
-    post: Smoothed, Y: Array, J: NDArray[np.bool_], *, floor: float = 1e-4, radius: float = 0.999
-) -> Dynamics:
-    """M-step: ``A = S10 S00^-1``, ``S = (S11 - A S10') / (N-1)``, ``r_i`` = mean squared residual plus variance.
+def maximise(post: Smoothed, Y: Array, J: Mask) -> Dynamics:
+    """M-step from the moments of :func:`smooth`.
 
-    Parameters
-    ----------
-    post : moments from `smooth`
-    floor : least noise and process variance, relative to the sensor's mean square
-    radius : largest spectral radius allowed for A
+    ``A = S10 S00^-1``, ``S = (S11 - A S10' - S10 A' + A S00 A') / (N-1)``, ``r_i`` the mean squared
+    residual plus variance.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> Y = rng.standard_normal((2, 50))
-    >>> dyn = initial_dynamics(Y, np.ones((2, 50), bool))
-    >>> maximise(smooth(Y, np.ones((2, 50), bool), dyn), Y, np.ones((2, 50), bool)).A.shape
+    >>> Y, J = rng.standard_normal((2, 50)), np.ones((2, 50), bool)
+    >>> maximise(smooth(Y, J, initial_dynamics(Y, J)), Y, J).A.shape
     (2, 2)
     """
     n = Y.shape[1] - 1
     scale = np.maximum(np.diag(post.S11) / n, 1e-12)
-    A = np.linalg.solve(post.S00 + 1e-9 * np.diag(np.diag(post.S00) + 1e-12), post.S10.T).T
+    ridge = 1e-9 * np.diag(np.diag(post.S00) + 1e-12)
+    A = np.asarray(np.linalg.solve(post.S00 + ridge, post.S10.T)).T
     largest = np.abs(np.linalg.eigvals(A)).max()
-    if largest > radius:
-        A = A * (radius / largest)
+    if largest > RADIUS:
+        A = A * (RADIUS / largest)
     AS = A @ post.S10.T
     S = (post.S11 - AS - AS.T + A @ post.S00 @ A.T) / n
-    S = 0.5 * (S + S.T) + floor * np.diag(scale)
+    S = 0.5 * (S + S.T) + FLOOR * np.diag(scale)
     known = np.maximum(J.sum(1), 1)
     r = np.where(J, (Y - post.mean) ** 2 + post.var, 0.0).sum(1) / known
-    return Dynamics(A, S, np.maximum(r, floor * scale))
+    return Dynamics(A, S, np.maximum(r, FLOOR * scale))
 
 
-def initial_dynamics(
-    Y: Array, J: NDArray[np.bool_], *, memory: float = 0.9, noise: float = 0.1
-) -> Dynamics:
-    """Start of EM: covariance C of the linearly interpolated rows, ``A = memory I``, ``S = (1 - memory^2) C``, ``r = noise diag C``.
+def initial_dynamics(Y: Array, J: Mask, *, memory: float = 0.9, noise: float = 0.1) -> Dynamics:
+    """Start of EM from the covariance C of the linearly interpolated rows.
+
+    ``A = memory I``, ``S = (1 - memory^2) C``, ``r = noise diag C``.
 
     Examples
     --------
@@ -255,38 +289,29 @@ def initial_dynamics(
         filled[i] = np.interp(slots, slots[J[i]], Y[i, J[i]])
     C = filled @ filled.T / N
     diag = np.maximum(np.diag(C), 1e-9 * max(np.diag(C).max(), 1e-12))
-    C = 0.95 * C + np.diag(
-        0.05 * diag + 1e-12
-    )  # interpolation overstates how alike sensors are when little is known
+    # where little is known interpolation overstates how alike sensors are
+    C = 0.95 * C + np.diag(0.05 * diag + 1e-12)
     return Dynamics(memory * np.eye(M), (1 - memory**2) * C, noise * diag)
-
-
-def _overshoot(old: Dynamics, new: Dynamics, factor: float) -> Dynamics:
-    """Go `factor` times as far as the EM step went (noise on the log scale); the plain step where S would not stay well positive."""
-    A = old.A + factor * (new.A - old.A)
-    S = old.S + factor * (new.S - old.S)
-    r = new.r * (new.r / old.r) ** (factor - 1)
-    safe = (
-        np.linalg.eigvalsh(S)[0] > 0.3 * np.linalg.eigvalsh(new.S)[0]
-        and np.abs(np.linalg.eigvals(A)).max() < 0.999
-    )
-    return Dynamics(A, S, r) if safe else new
 
 
 def fit_kalman_em(
     Y: Array,
-    J: NDArray[np.bool_],
+    J: Mask,
     *,
     iterations: int = 12,
     chunk: int = 256,
     overlap: int = 48,
-    floor: float = 1e-4,
     factor: float = 1.0,
 ) -> tuple[Dynamics, Smoothed]:
     """EM for the full-rank model; returns the parameters and the posterior under them.
 
-    Y should be centred per sensor (and deseasonalised). ``iterations`` E-steps are run; the last one is the answer. A `factor` of 2.5 makes
-    each step 2.5 times as long: 6 such iterations are worth 10 to 12 plain ones.
+    ``iterations`` E-steps are run; the last one is the answer. A ``factor`` of 2.5 makes each
+    step 2.5 times as long: 6 such iterations are worth 10 to 12 plain ones.
+
+    Parameters
+    ----------
+    Y : (M, N) readings, centred by sensor and without season, any value where unknown
+    J : (M, N) known entries
 
     Examples
     --------
@@ -294,7 +319,7 @@ def fit_kalman_em(
     >>> walk = np.cumsum(rng.standard_normal((1, 300)), axis=1)
     >>> Y = np.repeat(walk - walk.mean(), 3, axis=0)
     >>> J = rng.random(Y.shape) < 0.5
-    >>> dyn, post = fit_kalman_em(Y, J, iterations=6)
+    >>> _, post = fit_kalman_em(Y, J, iterations=6)
     >>> bool(np.abs(post.mean - Y)[~J].mean() < 0.5)
     True
     """
@@ -302,16 +327,31 @@ def fit_kalman_em(
         raise ValueError(f"Kalman-EM needs at least one sensor and two slots, got {Y.shape}")
     dyn = initial_dynamics(Y, J)
     for n in range(iterations - 1):
-        new = maximise(smooth(Y, J, dyn, chunk=chunk, overlap=overlap), Y, J, floor=floor)
+        new = maximise(smooth(Y, J, dyn, chunk=chunk, overlap=overlap), Y, J)
         dyn = _overshoot(dyn, new, factor if 0 < n < iterations - 2 else 1.0)
     return dyn, smooth(Y, J, dyn, chunk=chunk, overlap=overlap)
 
 
-def leave_one_out(post: Smoothed, Y: Array, J: NDArray[np.bool_], r: Array) -> tuple[Array, Array]:
-    """Mean and variance of each entry's state given every *other* known entry.
+def _overshoot(old: Dynamics, new: Dynamics, factor: float) -> Dynamics:
+    """Go ``factor`` times as far as the EM step went (noise on the log scale).
 
-    For a known entry with smoothed mean ``x`` and variance ``P``: ``y - (y - x) / (1 - P/r)`` and ``P / (1 - P/r)``; for an unknown
-    one the posterior itself. Exact for fixed parameters, no refit.
+    The plain step where S would not stay well positive, or A stable.
+    """
+    A = old.A + factor * (new.A - old.A)
+    S = old.S + factor * (new.S - old.S)
+    r = new.r * (new.r / old.r) ** (factor - 1)
+    safe = (
+        np.linalg.eigvalsh(S)[0] > 0.3 * np.linalg.eigvalsh(new.S)[0]
+        and np.abs(np.linalg.eigvals(A)).max() < RADIUS
+    )
+    return Dynamics(A, S, r) if safe else new
+
+
+def leave_one_out(post: Smoothed, Y: Array, J: Mask, r: Array) -> tuple[Array, Array]:
+    """Mean and variance of each entry's state given every *other* known entry, (M, N) each.
+
+    For a known entry with smoothed mean ``x`` and variance ``P``: ``y - (y - x) / (1 - P/r)`` and
+    ``P / (1 - P/r)``; for an unknown one the posterior itself. Exact for fixed parameters.
 
     Examples
     --------
@@ -319,94 +359,8 @@ def leave_one_out(post: Smoothed, Y: Array, J: NDArray[np.bool_], r: Array) -> t
     >>> Y, J = np.array([[2.0, 4.0]]), np.array([[True, True]])
     >>> mean, var = leave_one_out(smooth(Y, J, dyn), Y, J, dyn.r)
     >>> alone = smooth(Y, np.array([[True, False]]), dyn)
-    >>> bool(np.isclose(mean[0, 1], alone.mean[0, 1])), bool(np.isclose(var[0, 1], alone.var[0, 1]))
-    (True, True)
+    >>> np.allclose([mean[0, 1], var[0, 1]], [alone.mean[0, 1], alone.var[0, 1]])
+    True
     """
     left = np.where(J, np.maximum(1.0 - post.var / r[:, None], 1e-3), 1.0)
     return np.where(J, Y - (Y - post.mean) / left, post.mean), post.var / left
-
-
-@dataclass(frozen=True)
-class SiteHead:
-    """Joint estimate of a site's residuals: posterior ``mean``, ``var`` and their leave-one-out versions, each (M_s, N)."""
-
-    mean: Array
-    var: Array
-    loo_mean: Array
-    loo_var: Array
-
-
-def site_head(
-    R: Array,
-    J: NDArray[np.bool_],
-    dyn: Dynamics | None = None,
-    *,
-    iterations: int | None = None,
-    factor: float = 2.5,
-    chunk: int = 64,
-    overlap: int = 12,
-) -> tuple[SiteHead, Dynamics]:
-    """Kalman-EM on the residuals of the sensors of one site (or, with `dyn` given, one smoothing pass under those parameters).
-
-    By default 6 long steps, 12 for a short series, where they are cheap and the noise is learned slowly.
-    Residuals forget fast, so short chunks and overlaps do, and many small chunks at a time keep the Python loop short.
-
-    Parameters
-    ----------
-    R : (M_s, N) residuals ``y - p . m``, any value where unknown
-    J : (M_s, N) known entries
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> R = np.repeat(rng.standard_normal((1, 200)), 3, axis=0) + 0.1 * rng.standard_normal((3, 200))
-    >>> J = rng.random(R.shape) < 0.6
-    >>> head, dyn = site_head(R, J)
-    >>> bool(np.abs(head.loo_mean - R)[J].mean() < np.abs(R[J]).mean())
-    True
-    """
-    scale = np.sqrt(np.where(J, R**2, 0.0).sum() / max(J.sum(), 1)) or 1.0
-    Z = np.where(J, R, 0.0) / scale
-    if dyn is None:
-        iterations = iterations or (6 if R.shape[1] > 3000 else 12)
-        dyn, post = fit_kalman_em(
-            Z, J, iterations=iterations, chunk=chunk, overlap=overlap, factor=factor
-        )
-    else:
-        dyn = Dynamics(dyn.A, dyn.S / scale**2, dyn.r / scale**2)
-        post = smooth(Z, J, dyn, chunk=chunk, overlap=overlap)
-    loo_mean, loo_var = leave_one_out(post, Z, J, dyn.r)
-    head = SiteHead(post.mean * scale, post.var * scale**2, loo_mean * scale, loo_var * scale**2)
-    return head, Dynamics(dyn.A, dyn.S * scale**2, dyn.r * scale**2)
-
-
-def impute(
-    Y: Array, J: NDArray[np.bool_], *, period: int = 1, iterations: int = 12
-) -> tuple[Array, Array]:
-    """The central baseline ``kalman-em``: mean and standard deviation of every entry, in the (transformed) units of Y.
-
-    Removes each sensor's mean at each phase of `period` (1: a plain mean), scales by the network's standard deviation, runs EM.
-
-    Examples
-    --------
-    >>> Y = np.tile(np.array([[1.0, 2.0], [3.0, 5.0]]), 20)
-    >>> mean, sd = impute(Y, np.ones(Y.shape, bool), period=2, iterations=2)
-    >>> bool(np.allclose(mean, Y)), mean.shape
-    (True, (2, 40))
-    """
-    known = np.where(J, Y, 0.0)
-    centre = np.zeros(Y.shape)
-    overall = known.sum(1) / np.maximum(J.sum(1), 1)
-    for phase in range(period):
-        at = slice(phase, None, period)
-        count = J[:, at].sum(1)
-        centre[:, at] = np.where(count > 0, known[:, at].sum(1) / np.maximum(count, 1), overall)[
-            :, None
-        ]
-    Z = np.where(J, Y - centre, 0.0)
-    scale = np.sqrt((Z**2).sum() / max(J.sum(), 1)) or 1.0
-    if scale < 1e-12:  # nothing varies: the means are the answer
-        return centre, np.zeros(Y.shape)
-    chunk = 512 if Y.shape[1] > 4000 else 128
-    _, post = fit_kalman_em(Z / scale, J, iterations=iterations, chunk=chunk)
-    return post.mean * scale + centre, np.sqrt(post.var) * scale

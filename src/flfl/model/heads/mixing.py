@@ -1,13 +1,13 @@
-"""Choosing among estimates from hold-out errors: network weights from sums, site and sensor deviations shrunk, resolution kept.
+"""Choosing among estimates from hold-out errors.
 
-A convex mix of the candidates is fitted for each class of distance to the nearest observation. What a site gives to the network is
-`error_sums`: a few hundred numbers that are sums over hold-out entries. Deviations of a site, then of a sensor, are fitted locally and
-pulled to the network's weights, so that a sensor leaves them only if its own hold-out says so clearly.
+A convex mix of the candidates is fitted for each class of distance to the nearest observation.
+What a site gives to the network is :func:`error_sums`: a few hundred numbers that are sums over
+hold-out entries. Deviations of a site, then of a sensor, are fitted locally and pulled to the
+network's weights, so that a sensor leaves them only if its own hold-out says so clearly. Last,
+values move to multiples of the reading's resolution where that lowers the error.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BINS = len(EDGES) + 1
+STEPS = (1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
+"""Resolutions to look for in a sensor's readings."""
 WIDTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """How near to a multiple of the reading's resolution a value must be to be moved there."""
 
@@ -56,7 +58,9 @@ def error_sums(errors: Array, weight: Array, bins: Index, size: int) -> Array:
 
 
 def simplex_weights(G: Array, prior: Array, strength: Array | float, steps: int = 200) -> Array:
-    """Minimise ``w' G w + strength |w - prior|^2`` over the simplex, for a stack of problems (accelerated projected gradient).
+    """Minimise ``w' G w + strength |w - prior|^2`` over the simplex, for a stack of problems.
+
+    Accelerated projected gradient, at most ``steps`` steps.
 
     Parameters
     ----------
@@ -72,20 +76,26 @@ def simplex_weights(G: Array, prior: Array, strength: Array | float, steps: int 
     strength = np.asarray(strength, float)[..., None]
     H = G + strength[..., None] * np.eye(G.shape[-1])
     step = 1.0 / np.maximum(np.linalg.eigvalsh(H)[..., -1:], 1e-300)
+    pull, H = step * strength * prior, step[..., None] * H
     w = z = np.broadcast_to(prior, H.shape[:-1]).copy()
     for n in range(steps):
-        new = _project(z - step * ((H @ z[..., None])[..., 0] - strength * prior))
+        new = _project(z - (H @ z[..., None])[..., 0] + pull)
+        settled = n % 10 == 9 and np.abs(new - w).max() < 1e-13
         z = new + n / (n + 3) * (new - w)
         w = new
+        if settled:
+            break
     return w
 
 
 def _project(v: Array) -> Array:
-    """Nearest points of the simplex along the last axis."""
-    u = -np.sort(-v, axis=-1)
-    shift = (np.cumsum(u, axis=-1) - 1) / np.arange(1, v.shape[-1] + 1)
-    last = (u > shift).sum(-1, keepdims=True) - 1
-    return np.maximum(v - np.take_along_axis(shift, last, -1), 0.0)
+    """Nearest points of the simplex along the last axis: ``max(v - shift, 0)``.
+
+    The shift that makes them add up to one is the largest of ``(sum of the j largest - 1) / j``.
+    """
+    largest = -np.sort(-v, axis=-1)
+    shift = (np.cumsum(largest, axis=-1) - 1) / np.arange(1, v.shape[-1] + 1)
+    return np.maximum(v - shift.max(axis=-1, keepdims=True), 0.0)
 
 
 def network_weights(
@@ -97,11 +107,17 @@ def network_weights(
     own: float = 100.0,
     power: float = 4.0,
 ) -> Array:
-    """Weights (bins, C): first one set for all bins, pulled to a guess; then each bin's own, pulled to that set.
+    """Weights (bins, C): one set for all bins, pulled to a guess; then each bin's own.
 
-    The guess is proportional to (mean squared error)^-power. ``scale`` is the mean weighted squared error of a candidate; `common` and
-    `own` are strengths in *independent* hold-out entries; ``spread`` (bins,) is how many entries count for one in each bin (errors of
-    one run of hidden slots are alike).
+    The guess is proportional to (mean squared error)^-power; a bin's weights are pulled to the
+    common set.
+
+    Parameters
+    ----------
+    G : (bins, C, C) from :func:`error_sums`
+    scale : mean weighted squared error of a candidate
+    spread : (bins,) how many entries count for one (errors of one run of hidden slots are alike)
+    common, own : strengths of the two pulls, in *independent* hold-out entries
 
     Examples
     --------
@@ -116,7 +132,9 @@ def network_weights(
 
 
 def run_lengths(sensor: Index, slot: Index) -> Array:
-    """Length of the run of consecutive hidden slots to which each hold-out entry belongs (entries sorted by sensor, then slot).
+    """Length of the run of consecutive hidden slots to which each hold-out entry belongs (n,).
+
+    Entries are sorted by sensor, then by slot.
 
     Examples
     --------
@@ -130,11 +148,14 @@ def run_lengths(sensor: Index, slot: Index) -> Array:
 
 
 def combine(candidates: Array, weights: Array, *index: Index) -> Array:
-    """Weighted sum of candidates (C, ...) with ``weights[index]`` (..., C), e.g. ``combine(X, W, sensor, bin)``.
+    """Weighted sum of candidates (C, ...) with ``weights[index]`` (..., C).
+
+    For example ``combine(X, W, sensor, bin)``.
 
     Examples
     --------
-    >>> combine(np.array([[1.0, 1.0], [3.0, 3.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0, 1]))
+    >>> X, W = np.array([[1.0, 1.0], [3.0, 3.0]]), np.array([[1.0, 0.0], [0.5, 0.5]])
+    >>> combine(X, W, np.array([0, 1]))
     array([1., 2.])
     """
     return np.einsum("c...,...c->...", candidates, weights[index])
@@ -158,17 +179,19 @@ def local_weights(
 
     Parameters
     ----------
-    errors : (C, n) candidate minus truth; weight, bins, sensor : (n,)
-    network : (bins, C) weights; scale : (bins,) mean weighted squared error of a candidate, times
-        how many entries count for one
+    errors : (C, n) candidate minus truth
+    weight, bins, sensor : (n,)
+    network : (bins, C) weights
+    scale : (bins,) mean weighted squared error of a candidate, times how many entries count for one
 
     Examples
     --------
     >>> e = np.random.default_rng(0).standard_normal((2, 4000)) * np.array([[1.0], [10.0]])
-    >>> none, both = np.zeros(4000, int), np.arange(4000) % 2
-    >>> W = local_weights(e, np.ones(4000), none, both, 2, np.full((BINS, 2), 0.5), np.full(BINS, 50.0))
+    >>> near, sensor = np.zeros(4000, int), np.arange(4000) % 2
+    >>> even = np.full((1, 2), 0.5)
+    >>> W = local_weights(e, np.ones(4000), near, sensor, 2, even, np.full(1, 50.0))
     >>> W.shape, bool(W[0, 0, 0] > 0.9)
-    ((2, 9, 2), True)
+    ((2, 1, 2), True)
     """
     size, C = network.shape
     own = error_sums(errors, weight, sensor * size + bins, n_sensors * size)
@@ -178,28 +201,31 @@ def local_weights(
     return simplex_weights(own, prior, sensor_strength * scale)
 
 
-def resolution(
-    values: Array,
-    steps: Sequence[float] = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01),
-    share: float = 0.98,
-) -> float:
+def resolution(values: Array, *, share: float = 0.98) -> float:
     """Largest step of which nearly all of a sensor's readings are multiples; 0 if none.
+
+    Steps are tried from the power of ten below the readings' spread downwards, so that the
+    answer follows the unit.
 
     Examples
     --------
     >>> resolution(np.array([1.2, 3.4, 5.0])), resolution(np.array([np.pi, np.e]))
     (0.1, 0.0)
     """
-    for step in steps:
-        if len(values) and np.mean(np.abs(values / step - np.round(values / step)) < 1e-4) >= share:
+    spread = float(values.std()) if len(values) else 0.0
+    if spread <= 0:
+        return 0.0
+    for step in 10.0 ** np.floor(np.log10(spread)) * np.array(STEPS):
+        if np.mean(np.abs(values / step - np.round(values / step)) < 1e-4) >= share:
             return float(step)
     return 0.0
 
 
 def snap(values: Array, step: Array | float, width: float) -> Array:
-    """Move a value to the nearest multiple of `step` when it is within ``width * step`` of it (0.5: always; a step of 0: never).
+    """Move a value to the nearest multiple of ``step`` when it is within ``width * step`` of it.
 
-    A sensor that reports whole numbers has a median that is a whole number: this is what least absolute error asks for.
+    A width of 0.5 moves all, a step of 0 none. A sensor that reports whole numbers has a median
+    that is a whole number: this is what least absolute error asks for.
 
     Examples
     --------
@@ -222,28 +248,26 @@ def resolutions(raw: Array, known: NDArray[np.bool_]) -> Array:
     return np.array([resolution(row[mask]) for row, mask in zip(raw, known, strict=True)])
 
 
-def snap_sums(
-    values: Array, step: Array | float, truth: Array, widths: Sequence[float] = WIDTHS
-) -> Array:
-    """Sums of |error| and error^2 for each width, (len(widths), 2): additive over sites.
+def snap_sums(values: Array, step: Array | float, truth: Array) -> Array:
+    """Sums of |error| and error^2 for each of ``WIDTHS`` (len(WIDTHS), 2): additive over sites.
 
     Examples
     --------
-    >>> snap_sums(np.array([1.2]), 1.0, np.array([1.0]), (0.0, 0.5)).round(2)
+    >>> snap_sums(np.array([1.2]), 1.0, np.array([1.0]))[[0, -1]].round(2)
     array([[0.2 , 0.04],
            [0.  , 0.  ]])
     """
-    errors = [snap(values, step, w) - truth for w in widths]
+    errors = [snap(values, step, w) - truth for w in WIDTHS]
     return np.array([[np.abs(e).sum(), (e**2).sum()] for e in errors])
 
 
-def choose_width(sums: Array, widths: Sequence[float] = WIDTHS, *, most: float = 1.001) -> float:
-    """Width of least absolute error among those that raise the root mean square by a factor of at most `most`.
+def choose_width(sums: Array, *, most: float = 1.001) -> float:
+    """Width of least absolute error that multiplies the root mean square by at most ``most``.
 
     Examples
     --------
-    >>> choose_width(np.array([[1.0, 1.0], [0.9, 1.0], [0.8, 2.0]]), (0.0, 0.25, 0.5))
-    0.25
+    >>> choose_width(np.array([[1.0, 1.0], [0.9, 1.0], [0.8, 2.0], *[[2.0, 1.0]] * 3]))
+    0.1
     """
     allowed = np.sqrt(sums[:, 1]) <= most * np.sqrt(sums[0, 1])
-    return float(widths[int(np.argmin(np.where(allowed, sums[:, 0], np.inf)))])
+    return float(WIDTHS[int(np.argmin(np.where(allowed, sums[:, 0], np.inf)))])

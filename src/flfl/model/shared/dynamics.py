@@ -18,7 +18,12 @@ from flfl.model.shared.windows import Windows
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-REACH = 4  # longest window whose inner couplings are kept exactly
+REACH = 4
+"""Slots of the longest window whose inner couplings are kept exactly."""
+LEVELS = 8
+"""Levels of information at which covariances are computed; between them V is interpolated."""
+RADIUS = 0.999
+"""Largest spectral radius of A."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,10 @@ class Observation:
             out[self.kind == j] = X[self.kind == j] @ matrix.T
         return out
 
-    def mean_information(self, lengths: Index) -> Array:
-        """``C F`` averaged over slots (k, k)."""
-        share = np.bincount(self.kind, lengths, len(self.CF)) / lengths.sum()
-        return np.tensordot(share, self.CF, 1)
+    def average(self, matrices: Array, windows: Windows) -> Array:
+        """``C`` or ``C F`` averaged over slots (k, k)."""
+        share = np.bincount(self.kind, windows.lengths, len(matrices)) / windows.n_slots
+        return np.tensordot(share, matrices, 1)
 
 
 def observe(F: Array, R: Array, released: Index) -> Observation:
@@ -100,55 +105,66 @@ def observe(F: Array, R: Array, released: Index) -> Observation:
     return Observation(C, 0.5 * (CF + CF.transpose(0, 2, 1)), kind)
 
 
-def banded_precision(
-    A: Array, S: Array, information: Array, windows: Windows, reach: int = REACH
-) -> Array:
+def banded_precision(A: Array, S: Array, information: Array, windows: Windows) -> Array:
     """Lower banded form of the posterior precision of q, (bandwidth + 1, N k).
 
     Diagonal blocks ``S^-1 + A^T S^-1 A + information``, blocks below ``-S^-1 A``.
     A window of D slots observes only its mean: ``information / D`` between *all* its
-    slots.  Windows longer than ``reach`` keep the block-diagonal bound instead, so that
+    slots.  Windows longer than ``REACH`` keep the block-diagonal bound instead, so that
     one long outage does not widen the band; the fixed point is the same.
     ``information`` is (N, k, k), the same at all slots of a window.
+
+    Examples
+    --------
+    >>> one, two = np.eye(1), Windows(np.arange(3), np.ones(2, int))
+    >>> banded_precision(0.5 * one, 0.75 * one, np.zeros((2, 1, 1)), two).round(3).tolist()
+    [[1.333, 1.333], [-0.667, 0.0]]
     """
     N, k = information.shape[:2]
     S_inverse = _inverse(S)
     drift = A.T @ S_inverse @ A
-    lengths, lags = _window_lags(windows, reach)
+    lengths, lags = _window_lags(windows)
     own = information / lengths[:, None, None]
     blocks = own + (S_inverse + drift)
     blocks[0] += _inverse(stationary(A, S)) - S_inverse
     blocks[-1] -= drift
-    band = np.zeros(((max(len(lags), 1) + 1) * k, N, k))
+    # One row for each column of the matrix, as LAPACK wants it: no copy is made later.
+    band = np.zeros((N, k, (max(len(lags), 1) + 1) * k))
     for c in range(k):
-        band[: k - c, :, c] = blocks[:, c:, c].T
-        band[k - c : 2 * k - c, :-1, c] = -(S_inverse @ A)[:, c, None]
+        band[:, c, : k - c] = blocks[:, c:, c]
+        band[:-1, c, k - c : 2 * k - c] = -(S_inverse @ A)[:, c]
         for lag, inside in enumerate(lags, start=1):
-            band[lag * k - c : (lag + 1) * k - c, :, c] += own[:, :, c].T * inside
-    return band.reshape(-1, N * k)
+            band[inside, c, lag * k - c : (lag + 1) * k - c] += own[inside, :, c]
+    return band.reshape(N * k, -1).T
 
 
-def _window_lags(windows: Windows, reach: int) -> tuple[Array, list[Array]]:
-    """Length of each slot's window (1 beyond ``reach``), and whether t + lag is still in it."""
+def _window_lags(windows: Windows) -> tuple[Array, list[Index]]:
+    """Length of each slot's window (1 beyond ``REACH``); the slots whose t + lag is still in it."""
     lengths = windows.lengths
-    short = np.where(lengths <= reach, lengths, 1)
-    # slots after t in its window
+    short = np.where(lengths <= REACH, lengths, 1)
     left = windows.per_slot(windows.edges[1:]) - np.arange(windows.n_slots) - 1
     per_slot = windows.per_slot(short)
-    lags = [(per_slot > lag) & (left >= lag) for lag in range(1, int(short.max()))]
-    return per_slot.astype(float), [lag.astype(float) for lag in lags]
+    lags = [np.flatnonzero((per_slot > lag) & (left >= lag)) for lag in range(1, int(short.max()))]
+    return per_slot.astype(float), lags
 
 
-def seen(m: Array, windows: Windows, reach: int = REACH) -> Array:
-    """What the sums see of m: its window means (N, k); m itself in windows beyond ``reach``."""
+def seen(m: Array, windows: Windows) -> Array:
+    """What the sums see of m: its window means (N, k); m itself in windows beyond ``REACH``.
+
+    Examples
+    --------
+    >>> two = Windows(np.array([0, 2, 3]), np.ones(2, int))
+    >>> seen(np.array([[1.0], [3.0], [4.0]]), two).tolist()
+    [[2.0], [2.0], [4.0]]
+    """
     if len(windows) == windows.n_slots:
         return m
     means = windows.per_slot(windows.mean(m.T).T)
-    return np.where(windows.per_slot(windows.lengths > reach)[:, None], m, means)
+    return np.where(windows.per_slot(windows.lengths > REACH)[:, None], m, means)
 
 
 def smoothed_mean(A: Array, S: Array, information: Array, vector: Array, windows: Windows) -> Array:
-    """Posterior mean of q (N, k) given ``information`` (N, k, k) and information ``vector`` (N, k).
+    """Posterior mean of q (N, k), from ``information`` (N, k, k) and information ``vector`` (N, k).
 
     Examples
     --------
@@ -164,9 +180,7 @@ def smoothed_mean(A: Array, S: Array, information: Array, vector: Array, windows
     return np.asarray(solved).reshape(vector.shape)
 
 
-def covariances(
-    A: Array, S: Array, information: Array, share: Array, n_levels: int = 8
-) -> Covariances:
+def covariances(A: Array, S: Array, information: Array, share: Array) -> Covariances:
     """Covariances of q where the share of information is ``share`` (N,), by levels.
 
     Levels are quantiles of the locally smoothed share; between two levels V is
@@ -180,18 +194,23 @@ def covariances(
     True
     """
     local = _local_mean(np.asarray(share, float))
-    levels = np.unique(np.quantile(local, np.linspace(0.0, 1.0, n_levels)).round(6))
-    weights = np.zeros((len(local), len(levels)))
+    levels = np.unique(np.quantile(local, np.linspace(0.0, 1.0, LEVELS)).round(6))
+    V, G = _posterior(A, S, information, levels)
+    return Covariances(V, V @ G.transpose(0, 2, 1), _between(local, levels))
+
+
+def _between(x: Array, levels: Array) -> Array:
+    """Weights (N, L) by which each x lies between the levels; rows add up to one."""
+    weights = np.zeros((len(x), len(levels)))
     if len(levels) == 1:
         weights[:] = 1.0
-    else:
-        right = np.clip(np.searchsorted(levels, local), 1, len(levels) - 1)
-        part = np.clip((local - levels[right - 1]) / (levels[right] - levels[right - 1]), 0, 1)
-        rows = np.arange(len(local))
-        weights[rows, right] = part
-        weights[rows, right - 1] = 1 - part
-    table, lag = _stationary_posterior(A, S, information, levels)
-    return Covariances(table, lag, weights)
+        return weights
+    right = np.clip(np.searchsorted(levels, x), 1, len(levels) - 1)
+    part = np.clip((x - levels[right - 1]) / (levels[right] - levels[right - 1]), 0, 1)
+    rows = np.arange(len(x))
+    weights[rows, right] = part
+    weights[rows, right - 1] = 1 - part
+    return weights
 
 
 def published_covariances(
@@ -201,52 +220,54 @@ def published_covariances(
 
     Coordinator and sites call this with the same numbers and get the same bits.
     """
-    information = observe(F, R, windows.released).mean_information(windows.lengths)
+    observation = observe(F, R, windows.released)
     share = gain * windows.per_slot(np.minimum(w, 1.0))
-    return covariances(A, S, information, share)
+    return covariances(A, S, observation.average(observation.CF, windows), share)
 
 
 def posterior_gain(A: Array, S: Array, information: Array, level: float) -> tuple[Array, Array]:
-    """Stationary V (k, k), and G with ``Cov(q_t, q_{t+d}) = G^d V``, at one level."""
+    """Stationary V (k, k), and G with ``Cov(q_t, q_{t+d}) = G^d V``, at one level.
+
+    Examples
+    --------
+    >>> V, G = posterior_gain(0.5 * np.eye(1), 0.75 * np.eye(1), np.eye(1), 0.0)
+    >>> V.round(6).tolist(), G.round(6).tolist()
+    ([[1.0]], [[0.5]])
+    """
     V, G = _posterior(A, S, information, np.array([level]))
     return V[0], G[0]
 
 
-def _stationary_posterior(
-    A: Array, S: Array, information: Array, levels: Array
-) -> tuple[Array, Array]:
-    """Stationary smoothed covariance and lag-one covariance at each level (L, k, k)."""
-    V, gain = _posterior(A, S, information, levels)
-    return V, V @ gain.transpose(0, 2, 1)
-
-
 def _posterior(A: Array, S: Array, information: Array, levels: Array) -> tuple[Array, Array]:
-    """Stationary V and backward gain G (L, k, k): the block Cholesky's fixed point, then doubling."""
+    """Stationary V and backward gain G (L, k, k).
+
+    The block Cholesky's fixed point ``D = own + drift + S^-1 - cross D^-1 cross^T``; then
+    ``G = D^-1 cross^T`` and ``V = sum_j G^j D^-1 G^jT``, by doubling.
+    """
     S_inverse = _inverse(S)
     drift, cross = A.T @ S_inverse @ A, S_inverse @ A
-    own = levels[:, None, None] * information[None]
+    own = levels[:, None, None] * information + drift
     # start at the exact answer for no data; data only shortens the memory
-    D = own + drift + _inverse(stationary(A, S))
+    D = own + _inverse(stationary(A, S))
     for _ in range(40):
-        D_next = (
-            own + drift + S_inverse - cross @ np.linalg.solve(D, cross.T[None].repeat(len(D), 0))
-        )
+        D_next = own + S_inverse - cross @ np.linalg.solve(D, np.broadcast_to(cross.T, D.shape))
         done = np.abs(D_next - D).max() < 1e-8 * np.abs(D).max()
         D = 0.5 * (D_next + D_next.transpose(0, 2, 1))
         if done:
             break
-    V = np.linalg.inv(D)
+    V = np.asarray(np.linalg.inv(D))
     G = gain = V @ cross.T
-    for _ in range(12):  # V = sum_j G^j D^-1 G^jT
+    for _ in range(12):
         V = V + G @ V @ G.transpose(0, 2, 1)
         G = G @ G
     return 0.5 * (V + V.transpose(0, 2, 1)), gain
 
 
-def learn(m: Array, cov: Covariances, radius: float = 0.999) -> tuple[Array, Array]:
+def learn(m: Array, cov: Covariances) -> tuple[Array, Array]:
     """``A`` and ``S`` from the smoothed moments, the spectral radius of A kept below one.
 
-    ``A = S10 S00^-1``, ``S = (S11 - A S10^T) / (N - 1)``.
+    ``A = S10 S00^-1``, ``S = (S11 - A S10^T - S10 A^T + A S00 A^T) / (N - 1)``, with
+    ``S10 = sum_t E q_{t+1} q_t^T`` and so on.
 
     Examples
     --------
@@ -261,8 +282,8 @@ def learn(m: Array, cov: Covariances, radius: float = 0.999) -> tuple[Array, Arr
     S11 = m[1:].T @ m[1:] + np.tensordot(cov.weights[1:].sum(0), cov.table, 1)
     S10 = m[1:].T @ m[:-1] + np.tensordot(cov.weights[:-1].sum(0), cov.lag, 1)
     ridge = 1e-6 * np.trace(S00) / k * np.eye(k)
-    A = np.linalg.solve(S00 + ridge, S10.T).T
-    A *= min(1.0, radius / max(np.abs(np.linalg.eigvals(A)).max(), 1e-12))
+    A = np.asarray(np.linalg.solve(S00 + ridge, S10.T)).T
+    A *= min(1.0, RADIUS / max(np.abs(np.linalg.eigvals(A)).max(), 1e-12))
     S = (S11 - A @ S10.T - S10 @ A.T + A @ S00 @ A.T) / n
     values, vectors = np.linalg.eigh(0.5 * (S + S.T))
     values = np.maximum(values, max(1e-5 * values[-1], 1e-9))
@@ -271,7 +292,7 @@ def learn(m: Array, cov: Covariances, radius: float = 0.999) -> tuple[Array, Arr
 
 def _inverse(X: Array) -> Array:
     """Inverse of a symmetric positive definite matrix, symmetric to the last bit."""
-    inverse = np.linalg.inv(X)
+    inverse = np.asarray(np.linalg.inv(X))
     return 0.5 * (inverse + inverse.T)
 
 

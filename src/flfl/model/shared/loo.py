@@ -14,6 +14,15 @@ from flfl.model.shared.smoothers import Smoother, impulse_columns, smooth
 from flfl.model.shared.windows import Windows
 
 Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+IMPULSE_REACH = 10
+"""Slots on either side over which one reading is followed."""
+SENSOR_REACH = 24
+"""The same for all readings of a sensor together."""
+FAST = 0.75
+"""A lone impulse is fast, and S_i answers fast changes less than the slow ones w stands for."""
+NEUMANN_STEPS = 4
 
 
 def own_gain(
@@ -26,10 +35,8 @@ def own_gain(
     S: Array,
     cov: Covariances,
     level: float,
-    gain: float = 1.0,
-    reach: int = 10,
-    fast: float = 0.75,
-) -> NDArray[np.float32]:
+    gain: float,
+) -> Single:
     """``K_it`` for all sensors of a site and all slots, (M, N, k).
 
     ``K_it = V_t Vbar^-1 sum_d G_d (gain C b_i) phi_it(d)``, where ``G_d`` is the posterior
@@ -38,19 +45,10 @@ def own_gain(
     weighted by u, averaged in windows.  C and C F are means over the windows' kinds.
     Within about 20 % of the exact derivative.
     """
-    spread = _window_spread(impulse_columns(factor, reach), u, windows)
-    CF = seen.mean_information(windows.lengths)
-    share = np.bincount(seen.kind, windows.lengths, len(seen.C)) / windows.n_slots
-    mean_V, _ = posterior_gain(A, S, CF, level)
-    # a lone impulse is fast, and S_i answers fast changes less than the slow ones w stands for
-    V, G = posterior_gain(A, S, CF, fast * level)
-    carried = np.einsum(
-        "dab,ib->ida",
-        _lagged(V, G, reach),
-        gain * (B @ np.tensordot(share, seen.C, 1).T),
-        optimize=True,
-    )
-    K = np.matmul(spread, carried.astype(np.float32))
+    spread = _window_spread(impulse_columns(factor, IMPULSE_REACH), u, windows)
+    taps = _taps(B, windows, seen, A, S, level, gain, IMPULSE_REACH)
+    K = np.matmul(spread, taps.astype(np.float32))
+    mean_V, _ = posterior_gain(A, S, seen.average(seen.CF, windows), level)
     local = cov.full() @ np.linalg.inv(mean_V)
     return np.matmul(local[None].astype(np.float32), K[..., None])[..., 0]
 
@@ -67,10 +65,7 @@ def without_sensor(
     A: Array,
     S: Array,
     level: float,
-    gain: float = 1.0,
-    reach: int = 24,
-    fast: float = 0.75,
-    n_iter: int = 4,
+    gain: float,
 ) -> Array:
     """``m - m^(-i)``: what each sensor's own readings, all of them, added to q (M, N, k).
 
@@ -79,35 +74,35 @@ def without_sensor(
     steps), and ``m - m^(-i) = T_i e^-``.  Regressing y_i on ``m^(-i)`` gives the p_i that is
     right inside a long gap, where the sensor itself says nothing.  Stationary, like K.
     """
-    CF = seen.mean_information(windows.lengths)
-    share = np.bincount(seen.kind, windows.lengths, len(seen.C)) / windows.n_slots
-    V, G = posterior_gain(A, S, CF, fast * level)
-    direction = gain * (B @ np.tensordot(share, seen.C, 1).T)
-    taps = np.einsum("dab,ib->ida", _lagged(V, G, reach), direction, optimize=True)  # (M, span, k)
+    taps = _taps(B, windows, seen, A, S, level, gain, SENSOR_REACH)
     own_taps = np.einsum("ida,ia->id", taps, P)
 
-    def pull(X: Array) -> Array:
-        said = windows.per_slot((u * windows.mean(smooth(factor, X))).T).T
-        padded = np.pad(said, ((0, 0), (reach, reach)))
-        return np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=1)
+    def said(X: Array) -> Array:
+        """What the sums hear of X around every slot (M, N, 2 reach + 1)."""
+        heard = windows.per_slot((u * windows.mean(smooth(factor, X))).T).T
+        padded = np.pad(heard, ((0, 0), (SENSOR_REACH, SENSOR_REACH)))
+        return np.lib.stride_tricks.sliding_window_view(padded, 2 * SENSOR_REACH + 1, axis=1)
 
     alone = J * E
-    for _ in range(n_iter):
-        alone = J * (E + np.matmul(pull(alone), own_taps[:, :, None])[:, :, 0])
-    return np.asarray(np.matmul(pull(alone), taps))
+    for _ in range(NEUMANN_STEPS):
+        alone = J * (E + np.matmul(said(alone), own_taps[:, :, None])[:, :, 0])
+    return np.asarray(np.matmul(said(alone), taps))
 
 
-def leave_one_out(m: Array, K: Array, P: Array, E: Array) -> Array:
-    """``m_it^loo = m_t - K_it e_it / (1 - p_i . K_it)`` (M, N, k), ``e = y - p . m`` (M, N).
-
-    Examples
-    --------
-    >>> m, P = np.ones((1, 1)), np.ones((1, 1))
-    >>> leave_one_out(m, np.full((1, 1, 1), 0.5), P, np.ones((1, 1))).tolist()
-    [[[0.0]]]
-    """
-    own = np.clip(np.einsum("ik,itk->it", P, K, optimize=True), 0.0, 0.95)
-    return m[None] - K * (E / (1 - own))[..., None]
+def _taps(
+    B: Array,
+    windows: Windows,
+    seen: Observation,
+    A: Array,
+    S: Array,
+    level: float,
+    gain: float,
+    reach: int,
+) -> Array:
+    """``G_d (gain C b_i)`` for d = -reach..reach: how a sensor pulls on m nearby (M, span, k)."""
+    V, G = posterior_gain(A, S, seen.average(seen.CF, windows), FAST * level)
+    direction = gain * (B @ seen.average(seen.C, windows).T)
+    return np.asarray(np.einsum("dab,ib->ida", _lagged(V, G, reach), direction, optimize=True))
 
 
 def _lagged(V: Array, G: Array, reach: int) -> Array:
@@ -122,19 +117,23 @@ def _lagged(V: Array, G: Array, reach: int) -> Array:
     return out
 
 
-def _window_spread(columns: NDArray[np.float32], u: Array, windows: Windows) -> NDArray[np.float32]:
-    """Average each column of the smoother in the windows, times u; same shape (M, N, span)."""
+def _window_spread(columns: Single, u: Array, windows: Windows) -> Single:
+    """Average each column of the smoother in the windows, times u; same shape (M, N, span).
+
+    ``columns[i, t, d]`` is the answer at slot t + d - span // 2 to an impulse at t.
+    """
     M, N, span = columns.shape
-    edges = windows.edges
-    if len(windows) == N:
-        at = np.clip(np.arange(N)[:, None] + np.arange(span) - span // 2, 0, N - 1)
-        return columns * u.astype(np.float32)[:, at]
-    window = windows.per_slot(np.arange(len(windows)))
     t = np.arange(N)[:, None]
-    at = window[np.clip(t + np.arange(span) - span // 2, 0, N - 1)]
-    low = np.clip(edges[at] - t + span // 2, 0, span)
-    high = np.clip(edges[at + 1] - t + span // 2, 0, span)
-    running = np.concatenate([np.zeros((M, N, 1), np.float32), np.cumsum(columns, axis=2)], axis=2)
-    rows = np.arange(N)[:, None]
-    held = running[:, rows, high] - running[:, rows, low]
-    return held * (u[:, at] / np.diff(edges)[at]).astype(np.float32)
+    slot = np.clip(t + np.arange(span) - span // 2, 0, N - 1)
+    if len(windows) == N:
+        return columns * u.astype(np.float32)[:, slot]
+    window = windows.per_slot(np.arange(len(windows)))[slot]
+    low = np.clip(windows.edges[window] - t + span // 2, 0, span)
+    high = np.clip(windows.edges[window + 1] - t + span // 2, 0, span)
+    running = np.zeros((M, N, span + 1), np.float32)
+    np.cumsum(columns, axis=2, out=running[:, :, 1:])
+    running = running.reshape(M, -1)
+    row = t * (span + 1)
+    held = running.take(row + high, axis=1) - running.take(row + low, axis=1)
+    share = (u / windows.lengths).astype(np.float32)
+    return held * share.take(window, axis=1)

@@ -50,7 +50,7 @@ def fit_loadings(
     >>> fit_loadings(2 * m.T, np.ones((1, 3)), m, none, np.zeros(1)).round(6).tolist()
     [[2.0]]
     """
-    M, (N, k) = len(Y), m.shape
+    M, k = len(Y), m.shape[1]
     upper = np.triu_indices(k)
     products = m[:, upper[0]] * m[:, upper[1]]
     gram = np.empty((M, k, k))
@@ -70,7 +70,7 @@ def sensor_step(
     ridge: float = 1.0,
     dof: float = 4.0,
 ) -> tuple[Array, Array]:
-    """New ``p_i`` and ``r_i`` of all sensors of a site; ``dof = inf`` switches robustness off.
+    """New ``p_i`` (M, k) and ``r_i`` (M,) of all sensors of a site.
 
     ``r_i = sum W ((y - p.m)^2 + p V p^T) / sum J`` is the scale of the Student noise.
 
@@ -82,7 +82,7 @@ def sensor_step(
     >>> P.round(3).tolist(), bool(r[0] < 1e-6)
     ([[1.0]], True)
     """
-    W = J * _weights(Y, J, P, r, m, cov, dof)
+    W = J * student_weights((Y - P @ m.T) ** 2 + cov.quadratic(P), r, dof)
     P = fit_loadings(Y, W, m, cov, r, ridge)
     squares = (Y - P @ m.T) ** 2 + cov.quadratic(P)
     r_new = (W * squares).sum(axis=1) / np.maximum(J.sum(axis=1), 1.0)
@@ -92,7 +92,7 @@ def sensor_step(
 def predictive_step(
     Y: Array, J: Array, P: Array, r: Array, Z: Array, ridge: float = 1.0, dof: float = 4.0
 ) -> tuple[Array, Array]:
-    """``p_i`` and ``r_i`` from q *without* the sensor's own readings: ``Z = m - own part`` (M, N, k).
+    """``p_i`` and ``r_i`` from q *without* the sensor's own readings, ``Z = m - own`` (M, N, k).
 
     A plain robust ridge regression of y_i on Z_i: no covariance term, since the same noisy Z
     is what the sensor predicts with.  This is the p_i to use inside gaps.
@@ -100,27 +100,18 @@ def predictive_step(
     Examples
     --------
     >>> Z = np.array([[[1.0], [-1.0], [2.0]]])
-    >>> P, r = predictive_step(Z[:, :, 0], np.ones((1, 3)), np.ones((1, 1)), np.ones(1), Z, ridge=0.0)
-    >>> P.round(3).tolist()
+    >>> Y, J, one = Z[:, :, 0], np.ones((1, 3)), np.ones((1, 1))
+    >>> predictive_step(Y, J, one, one[0], Z, ridge=0.0)[0].round(3).tolist()
     [[1.0]]
     """
-    k = Z.shape[2]
     E2 = (Y - np.einsum("itk,ik->it", Z, P, optimize=True)) ** 2
-    W = J * (student_weights(E2, r, dof) if np.isfinite(dof) else 1.0)
-    gram = np.matmul((Z * W[:, :, None]).transpose(0, 2, 1), Z) + (ridge * r + 1e-9)[
-        :, None, None
-    ] * np.eye(k)
-    P = np.linalg.solve(gram, np.einsum("itk,it->ik", Z, W * Y, optimize=True)[:, :, None])[:, :, 0]
+    W = J * student_weights(E2, r, dof)
+    gram = np.matmul((Z * W[:, :, None]).transpose(0, 2, 1), Z)
+    gram += (ridge * r + 1e-9)[:, None, None] * np.eye(Z.shape[2])
+    right = np.einsum("itk,it->ik", Z, W * Y, optimize=True)
+    P = np.asarray(np.linalg.solve(gram, right[:, :, None])[:, :, 0])
     E2 = (Y - np.einsum("itk,ik->it", Z, P, optimize=True)) ** 2
     return P, np.maximum((W * E2).sum(1) / np.maximum(J.sum(1), 1.0), 1e-8)
-
-
-def _weights(
-    Y: Array, J: Array, P: Array, r: Array, m: Array, cov: Covariances, dof: float
-) -> Array:
-    if not np.isfinite(dof):
-        return np.ones_like(J)
-    return student_weights((Y - P @ m.T) ** 2 + cov.quadratic(P), r, dof)
 
 
 def news_sum(
@@ -158,7 +149,7 @@ def others_guess(Y: Array, J: Array, factor: Smoother) -> Array:
         return np.zeros_like(Y)
     smoothed, resp = smooth(factor, J * Y), response(factor)
     X = (smoothed.sum(0) - smoothed) / np.maximum(resp.sum(0) - resp, 0.05)
-    slope = (J * X * Y).sum(1) / np.maximum((J * X * X).sum(1), 1e-12)
+    slope = (J * X * Y).sum(1) / np.maximum((J * X * X).sum(1), 1e-300)
     return np.asarray(slope[:, None] * X)
 
 
@@ -192,17 +183,26 @@ def interpolation_variance(Y: Array, J: Array) -> Array:
     return _winsorised_variance(J * (Y - neighbour_guess(J * Y, J)), J)
 
 
-def first_noise(Y: Array, J: Array, factor: Smoother, lone_margin: float = 1.5) -> Array:
+def first_noise(Y: Array, J: Array, factor: Smoother) -> Array:
     """``r_i`` before the first fit: what the site's other sensors leave unexplained (M,).
 
-    A lone sensor takes its interpolation error with a margin.
+    A lone sensor takes its interpolation error with a margin: its neighbours in time tell more
+    than the others' readings would.
+
+    Examples
+    --------
+    >>> from flfl.model.shared.smoothers import smoother
+    >>> Y, J = np.array([[0.0, 1.0, 0.0]]), np.ones((1, 3))
+    >>> first_noise(Y, J, smoother(J, 1.0, 0.1)).tolist()
+    [0.5]
     """
     if len(Y) == 1:
-        return lone_margin * interpolation_variance(Y, J)
+        return 1.5 * interpolation_variance(Y, J)
     return _winsorised_variance(J * (Y - others_guess(Y, J, factor)), J)
 
 
 def _winsorised_variance(E: Array, J: Array) -> Array:
+    """Mean square of each row's known values, clipped at four times their root mean square."""
     n = np.maximum(J.sum(1), 1.0)
     limit = 4 * np.sqrt((J * E**2).sum(1) / n)[:, None]
     return np.maximum((J * np.clip(E, -limit, limit) ** 2).sum(1) / n, 1e-6)

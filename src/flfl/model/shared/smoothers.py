@@ -26,8 +26,6 @@ class Smoother:
     diagonal: Array  # (M * N,) pttrf's D
     lower: Array  # (M * N - 1,) pttrf's E
     weights: Array  # (M, N) J / nu, what multiplies a series before the solve
-    length: float
-    nu: float
 
 
 def _precision(shape: tuple[int, int], length: float) -> tuple[Array, Array]:
@@ -54,11 +52,11 @@ def smoother(J: Array, length: float, nu: float) -> Smoother:
     d, e, info = lapack.dpttrf((diagonal + weights).ravel(), below.ravel()[:-1])
     if info != 0:
         raise np.linalg.LinAlgError("the sensor smoother's precision is not positive definite")
-    return Smoother(d, e, weights, length, nu)
+    return Smoother(d, e, weights)
 
 
 def smooth(factor: Smoother, X: Array) -> Array:
-    """``S_i(x_i)`` for every sensor; values where the weight is zero are ignored."""
+    """``S_i(x_i)`` for every sensor (M, N); values where the weight is zero are ignored."""
     shape = factor.weights.shape
     x, info = lapack.dpttrs(factor.diagonal, factor.lower, (factor.weights * X).ravel())
     if info != 0:
@@ -79,7 +77,7 @@ def response(factor: Smoother) -> Array:
     return smooth(factor, np.ones(factor.weights.shape))
 
 
-def impulse_columns(factor: Smoother, reach: int) -> Array:
+def impulse_columns(factor: Smoother, reach: int) -> NDArray[np.float32]:
     """Columns of ``S_i`` around each slot: ``out[i, t, reach + d] = S_i[t + d, t]``.
 
     Impulses ``2 reach + 1`` slots apart share one solve, so 2 reach + 1 solves give

@@ -1,4 +1,4 @@
-"""From raw readings to model units inside a site: transform, own mean, own season, spikes reined in.
+"""From raw readings to model units inside a site: transform, own mean, own season.
 
 ``y = (f(raw) - centre_i - season_it) / scale``; the scale is one number for the network, from
 a secure sum of squares and counts.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -93,16 +92,28 @@ def robust_limits(X: Array, J: Array, at: float = 6.0) -> tuple[Array, Array]:
             middle[i] = np.median(X[i, known])
             spread = np.median(np.abs(X[i, known] - middle[i]))
             # more than half of the readings equal: fall back on the plain deviation
-            width[i] = at * (1.4826 * spread if spread > 0 else X[i, known].std() + 1e-9)
+            width[i] = at * (1.4826 * spread if spread > 0 else X[i, known].std())
     return middle, width
+
+
+def known_mean(X: Array, J: Array) -> Array:
+    """Mean of each sensor's known values (M, 1), 0 where there is none.
+
+    Examples
+    --------
+    >>> known_mean(np.array([[1.0, 3.0, 9.0]]), np.array([[1.0, 1.0, 0.0]])).tolist()
+    [[2.0]]
+    """
+    return (J * X).sum(1, keepdims=True) / np.maximum(J.sum(1, keepdims=True), 1)
 
 
 def to_units(
     raw: Array, J: Array, transform: str, period: int, positions: Array
 ) -> tuple[Array, Units]:
-    """Centred and deseasoned readings (M, N), zero where unknown, spikes clipped at 6 robust deviations.
+    """Centred and deseasoned readings (M, N), zero where unknown, and the way back.
 
-    Clipping touches only what the shared fit sees; heads keep the true reading.
+    Spikes are clipped at 6 robust deviations. That touches only what the shared fit sees; heads
+    keep the true reading.
 
     Examples
     --------
@@ -113,15 +124,16 @@ def to_units(
     """
     Z = np.where(J > 0, FORWARD[transform](np.where(J > 0, raw, 0.0)), 0.0)
     season = np.zeros_like(Z)
-    for _ in range(3 if period else 1):  # clip, refit the season, clip what it leaves
-        middle, width = robust_limits(Z - season, J)
-        calm = season + np.clip(Z - season, middle - width, middle + width)
-        centre = (J * (calm - season)).sum(1, keepdims=True) / np.maximum(
-            J.sum(1, keepdims=True), 1
-        )
-        if period:
-            season = periodic_mean(J * (calm - centre), J, period, positions)
-    middle, width = robust_limits(Z - season, J)
-    calm = np.clip(Z - season, middle - width, middle + width)
-    centre = (J * calm).sum(1, keepdims=True) / np.maximum(J.sum(1, keepdims=True), 1)
+    for _ in range(3 if period else 0):  # clip, refit the season, clip what it leaves
+        calm = _calm(Z - season, J)
+        centre = known_mean(calm, J)
+        season = periodic_mean(J * (calm + season - centre), J, period, positions)
+    calm = _calm(Z - season, J)
+    centre = known_mean(calm, J)
     return J * (calm - centre), Units(transform, centre, season)
+
+
+def _calm(X: Array, J: Array) -> Array:
+    """Each sensor's values without its spikes (M, N)."""
+    middle, width = robust_limits(X, J)
+    return np.clip(X, middle - width, middle + width)

@@ -1,4 +1,6 @@
-"""Windows: stretches of time over which the sums are averaged, as long as the counting rule needs.
+"""Windows: stretches of time over which the sums are averaged.
+
+They are as long as the counting rule needs.
 
 The coordinator learns one number a slot, how many sensors observed it (a secure sum),
 and publishes the windows' edges.  ``edges`` has n_windows + 1 entries, from 0 to N.
@@ -7,12 +9,14 @@ and publishes the windows' edges.  ``edges`` has n_windows + 1 entries, from 0 t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Windows:
         """Slots in each window."""
         return np.diff(self.edges)
 
-    def per_slot(self, values: Array) -> Array:
+    def per_slot(self, values: NDArray[Kind]) -> NDArray[Kind]:
         """Give every slot its window's row: (n_windows, ...) to (N, ...)."""
         return values if len(self) == self.n_slots else np.repeat(values, self.lengths, axis=0)
 
@@ -88,11 +92,11 @@ def cut(counts: Array, rank: int, allowed: float, least: int = 1) -> Windows:
             edges.append(t + 1)
             kept.append(held)
             held = 0.0
-    if edges[-1] != len(counts):
-        edges, kept = (
-            [*edges[:-1], len(counts)] if kept else [0, len(counts)],
-            [*kept[:-1], sum(kept[-1:]) + held],
-        )
+    if not kept:  # all readings together allow less than one window
+        edges, kept = [0, len(counts)], [held]
+    elif edges[-1] != len(counts):
+        edges[-1] = len(counts)
+        kept[-1] += held
     released = np.minimum(rank, np.floor(np.array(kept) * allowed + 1e-9)).astype(np.int64)
     return Windows(np.array(edges, dtype=np.int64), released)
 

@@ -1,0 +1,333 @@
+"""Masks known: everything but the readings is public, and the sums are noise-free equations.
+
+    z_r,tau = sum_i b_i u_i,tau mean_tau[S_i(v_ir)]      (released components only)
+
+``v_ir`` is what sensor i uploaded in round r about ``y - P m`` of the end; without clipping it
+would be the news x_i itself in every round. The adversary holds a prior on (x, v) of each
+sensor whose scales are fitted on the *truth*: white Gaussian, Student-t, or correlated in time.
+
+The covariance of the sums is ``sum_i (W_i D_i W_i^T) kron (Sigma_i o b_i b_i^T)``, banded in
+windows: one banded Cholesky factor. A prior that is correlated in time is not banded; it is
+solved by conjugate gradients with that factor as preconditioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, stats
+from scipy.linalg import cho_solve_banded, cholesky_banded, lapack
+from scipy.sparse.linalg import LinearOperator, cg
+
+from exposure.readouts import r_squared
+from exposure.view import Round, View, known_part
+from flfl.model.shared import smoothers
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+REACH = 40
+"""A reading's trace in the sums beyond so many slots is ignored."""
+SMALLEST = 1e-4
+"""So are smaller entries of a smoother's column."""
+JITTER = 1e-7
+"""Relative; the price of the two approximations above."""
+FEWEST = 20
+"""A sensor with fewer readings in the stretch has no R^2."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The equations of one stretch of time; readings of all sensors lie end to end.
+
+    Attributes
+    ----------
+    W : (M n_windows, readings) what each reading adds to each window of its sensor
+    sensor, slot : (readings,); inside : whether it lies in a window of the stretch
+    z : (n_windows, R, k) sums of the rounds, zero where nothing is released
+    sent : (n_windows, R, k)
+    B : (M, R, k)
+    x : (readings,) news; v : (readings, R) uploads: the truth
+    """
+
+    W: sparse.csr_array
+    sensor: Index
+    slot: Index
+    inside: Mask
+    z: Array
+    sent: Mask
+    B: Array
+    x: Array
+    v: Array
+
+    @property
+    def n_sensors(self) -> int:
+        """M."""
+        return len(self.B)
+
+    def forward(self, v: Array) -> Array:
+        """Sums (n_windows, R, k) of uploads (readings, R)."""
+        M, (n, R, _) = self.n_sensors, self.z.shape
+        said = (self.W @ v).reshape(M, n, R)
+        return np.einsum("inr,irk->nrk", said, self.B, optimize=True) * self.sent
+
+    def backward(self, alpha: Array) -> Array:
+        """The transpose: (n_windows, R, k) to (readings, R)."""
+        said = np.einsum("nrk,irk->inr", alpha * self.sent, self.B, optimize=True)
+        return np.asarray(self.W.T @ said.reshape(-1, alpha.shape[1]))
+
+
+def stretch(view: View, rounds: list[Round], first: int, slots: int) -> Stretch:
+    """Set up the equations of the windows inside ``[first, first + slots)``."""
+    N, edges = view.J.shape[1], view.windows.edges
+    windows = np.flatnonzero((edges[:-1] >= first) & (edges[1:] <= first + slots))
+    start, stop = edges[windows[0]], edges[windows[-1] + 1]
+    low, high = max(start - 2 * REACH, 0), min(stop + 2 * REACH, N)
+    sensor, slot = np.nonzero(view.J[:, low:high])
+    W = _window_map(view, windows, low, high, sensor, slot)
+    slot = slot + low
+    sent = np.arange(view.m.shape[1]) < view.windows.released[windows, None]
+    sent = np.repeat(sent[:, None], len(rounds), axis=1)
+    picture = view.P @ view.m.T
+    uploads = [view.uploaded(one) + one.P @ one.m.T - picture for one in rounds]
+    return Stretch(
+        W=W,
+        sensor=sensor,
+        slot=slot,
+        inside=(slot >= start) & (slot < stop),
+        z=np.stack([known_part(view, one)[windows] for one in rounds], axis=1) * sent,
+        sent=sent,
+        B=np.stack([one.B for one in rounds], axis=1),
+        x=view.news[sensor, slot],
+        v=np.stack([upload[sensor, slot] for upload in uploads], axis=1),
+    )
+
+
+def _window_map(
+    view: View, windows: Index, low: int, high: int, sensor: Index, slot: Index
+) -> sparse.csr_array:
+    factor = smoothers.smoother(view.J[:, low:high], view.length, view.noise)
+    columns = smoothers.impulse_columns(factor, REACH)[sensor, slot].astype(float)
+    window = view.windows.per_slot(np.arange(len(view.windows)))[low:high] - windows[0]
+    target = slot[:, None] + np.arange(-REACH, REACH + 1)
+    ok = (target >= 0) & (target < high - low) & (np.abs(columns) > SMALLEST)
+    tau = np.where(ok, window[np.clip(target, 0, high - low - 1)], -1)
+    ok &= (tau >= 0) & (tau < len(windows))
+    reading, at = np.nonzero(ok)
+    tau, i = tau[reading, at], sensor[reading]
+    weight = view.u[i, windows[0] + tau] / view.windows.lengths[windows[0] + tau]
+    entries = columns[reading, at] * weight
+    shape = (len(view.J) * len(windows), len(sensor))
+    return sparse.coo_array((entries, (i * len(windows) + tau, reading)), shape=shape).tocsr()
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the adversary believes of one reading: ``v ~ N(0, d Sigma_i)``, ``E[x | v] = c_i . v``.
+
+    ``scale`` (M,) is the core of x: d = 1 there.
+    """
+
+    Sigma: Array  # (M, R, R)
+    c: Array  # (M, R)
+    scale: Array  # (M,)
+
+
+def fitted_prior(system: Stretch) -> Prior:
+    """Moments of the truth, sensor by sensor."""
+    M, R = system.n_sensors, system.v.shape[1]
+    Sigma, c, scale = np.tile(1e-9 * np.eye(R), (M, 1, 1)), np.zeros((M, R)), np.full(M, 1e-9)
+    for i in range(M):
+        own = system.sensor == i
+        if own.sum() > R:
+            v, x = system.v[own], system.x[own]
+            Sigma[i] = v.T @ v / len(v) + 1e-9 * np.eye(R)
+            c[i] = np.linalg.solve(Sigma[i] + 1e-6 * np.trace(Sigma[i]) * np.eye(R), v.T @ x)
+            c[i] /= len(v)
+            scale[i] = (x**2).mean() + 1e-9
+    return Prior(Sigma, c, scale)
+
+
+Solve = Callable[[Array], Array]
+
+
+def factorise(system: Stretch, prior: Prior, d: Array) -> Solve:
+    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``."""
+    n, R, k = system.z.shape
+    size = R * k
+    blocks = _blocks(system, prior, d)
+    band = np.zeros((len(blocks) * size, n, size))
+    for c in range(size):
+        band[: size - c, :, c] = blocks[0, :, c:, c].T
+        for step in range(1, len(blocks)):
+            band[step * size - c : (step + 1) * size - c, :, c] = blocks[step, :, :, c].T
+    band = band.reshape(-1, n * size)
+    _drop_unsent(band, system.sent.ravel())
+    band[0] *= 1 + JITTER
+    band[0] += JITTER * band[0].mean()
+    factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False)
+
+    def solve(z: Array) -> Array:
+        flat = (z * system.sent[..., *[None] * (z.ndim - 3)]).reshape(n * size, -1)
+        alpha = cho_solve_banded((factor, True), flat, check_finite=False)
+        return np.asarray(alpha).reshape(z.shape)
+
+    return solve
+
+
+def _blocks(system: Stretch, prior: Prior, d: Array) -> Array:
+    """Covariance of the sums of window tau + lag with those of tau (lags, n, R k, R k)."""
+    M, (n, R, k) = system.n_sensors, system.z.shape
+    gram = ((system.W * d) @ system.W.T).tocoo()
+    keep = gram.row >= gram.col
+    row, col, data = gram.row[keep], gram.col[keep], gram.data[keep]
+    strips = np.zeros((M, int((row - col).max(initial=0)) + 1, n))
+    strips[col // n, row - col, col % n] = data
+    outer = np.einsum("irs,irk,isl->irksl", prior.Sigma, system.B, system.B, optimize=True)
+    return np.tensordot(strips, outer.reshape(M, R * k, R * k), axes=(0, 0))
+
+
+def _drop_unsent(band: Array, sent: Mask) -> None:
+    """Rows and columns of numbers that were never released become the identity."""
+    for step in range(len(band)):
+        band[step, : len(sent) - step] *= sent[step:] & sent[: len(sent) - step]
+    band[0, ~sent] = band[0, sent].mean()
+
+
+def gaussian(system: Stretch, prior: Prior) -> Array:
+    """Posterior mean of the uploads under a white prior (readings, R)."""
+    d = np.ones(len(system.sensor))
+    return _spread(system, prior, d, factorise(system, prior, d)(system.z))
+
+
+def _spread(system: Stretch, prior: Prior, d: Array, alpha: Array) -> Array:
+    back = system.backward(alpha)
+    return np.einsum("jrs,js,j->jr", prior.Sigma[system.sensor], back, d, optimize=True)
+
+
+def student(
+    system: Stretch, prior: Prior, rng: np.random.Generator, n_iter: int = 6, draws: int = 24
+) -> Array:
+    """The same with heavy tails, by reweighting: ``d = (dof + E[x^2] / scale) / (dof + 1)``.
+
+    The posterior variance in E[x^2] comes from posterior draws. Degrees of freedom and scales
+    are fitted on the truth.
+    """
+    dof, scale = _student_fit(system, prior)
+    shrink = scale / prior.scale
+    prior = Prior(prior.Sigma * shrink[:, None, None], prior.c, scale)
+    root = np.linalg.cholesky(prior.Sigma)[system.sensor]
+    c = prior.c[system.sensor]
+    d = np.full(len(system.sensor), dof / (dof - 2))
+    for step in range(n_iter):
+        solve = factorise(system, prior, d)
+        v = _spread(system, prior, d, solve(system.z))
+        if step == n_iter - 1:
+            break
+        variance = np.zeros(len(d))
+        for _ in range(draws):
+            noise = rng.standard_normal(system.v.shape)
+            drawn = np.sqrt(d)[:, None] * np.einsum("jrs,js->jr", root, noise)
+            left = drawn - _spread(system, prior, d, solve(system.forward(drawn)))
+            variance += (c * left).sum(axis=1) ** 2 / draws
+        square = (c * v).sum(axis=1) ** 2 + variance
+        d = (dof + square / scale[system.sensor]) / (dof + 1)
+    return v
+
+
+def _student_fit(system: Stretch, prior: Prior) -> tuple[float, Array]:
+    """Degrees of freedom of the network and scale (squared) of each sensor, by EM on the truth."""
+    best, chosen = -np.inf, (8.0, prior.scale)
+    for dof in (2.5, 4.0, 8.0):
+        scale = prior.scale.copy()
+        total = np.maximum(np.bincount(system.sensor, minlength=len(scale)), 1)
+        for _ in range(30):
+            weight = (dof + 1) / (dof + system.x**2 / scale[system.sensor])
+            scale = np.bincount(system.sensor, weight * system.x**2, len(scale)) / total + 1e-9
+        core = np.sqrt(scale[system.sensor])
+        likelihood = float((stats.t.logpdf(system.x / core, dof) - np.log(core)).sum())
+        if likelihood > best:
+            best, chosen = likelihood, (dof, scale)
+    return chosen
+
+
+def correlated(system: Stretch, prior: Prior, length: Array, white: Array) -> Array:
+    """The same where news is correlated in time.
+
+    ``Cov = Sigma_i kron (white_i I + (1 - white_i) exp(-|dt| / length_i))``.
+    """
+    apply = _memory(system, length, white)
+    shape, size = system.z.shape, system.z.size
+    ones = np.ones(len(system.sensor))
+    precondition = factorise(system, prior, ones)
+    mean = (system.forward(system.v) ** 2).mean()  # the size of the sums, for the jitter
+
+    def covariance(flat: Array) -> Array:
+        alpha = flat.reshape(shape)
+        out = system.forward(apply(_spread(system, prior, ones, alpha)))
+        return (out + np.where(system.sent, JITTER * mean, 1.0) * alpha).ravel()
+
+    A = LinearOperator((size, size), matvec=covariance)
+    P = LinearOperator((size, size), matvec=lambda f: precondition(f.reshape(shape)).ravel())
+    alpha, _ = cg(A, system.z.ravel(), rtol=1e-5, maxiter=300, M=P)
+    return apply(_spread(system, prior, ones, alpha.reshape(shape)))
+
+
+def _memory(system: Stretch, length: Array, white: Array) -> Callable[[Array], Array]:
+    """``v -> K v`` for all sensors at once: an exponential kernel has a tridiagonal inverse."""
+    low, slots = int(system.slot.min()), int(np.ptp(system.slot)) + 1
+    a = np.exp(-1.0 / length)[:, None] * np.ones(slots)
+    diagonal, below = (1 + a * a) / (1 - a * a), -a / (1 - a * a)
+    diagonal[:, [0, -1]] = 1 / (1 - a[:, [0, -1]] ** 2)
+    below[:, -1] = 0.0
+    d, e, _ = lapack.dpttrf(diagonal.ravel(), below.ravel()[:-1])
+    at = system.sensor * slots + system.slot - low
+    share = white[system.sensor][:, None]
+
+    def apply(v: Array) -> Array:
+        whole = np.zeros((diagonal.size, v.shape[1]))
+        whole[at] = v
+        slow, _ = lapack.dpttrs(d, e, whole)
+        return share * v + (1 - share) * slow[at]
+
+    return apply
+
+
+def fitted_memory(view: View) -> tuple[Array, Array]:
+    """Length and white share of each sensor's news, by likelihood on the truth (M,), (M,)."""
+    X = view.clipped
+    best = np.full(len(X), -np.inf)
+    length, noise = np.ones(len(X)), np.ones(len(X))
+    for trial in (1.0, 2.0, 4.0, 8.0, 16.0, 40.0):
+        for nu in (0.03, 0.1, 0.3, 1.0, 3.0):
+            likelihood, _ = smoothers.log_likelihood(X, view.J, trial, nu)
+            better = likelihood > best
+            best = np.where(better, likelihood, best)
+            length[better], noise[better] = trial, nu
+    return length, noise / (1 + noise)
+
+
+def score(system: Stretch, view: View, prior: Prior, v: Array) -> Array:
+    """R^2 of each sensor (M, 3): of its news, of its predictive news, of its clipped news.
+
+    A guess of x is a guess of y, since the picture ``P m`` is public: the predictive score is
+    the share of what the *other* sensors leave open that the guess of y removes.
+    """
+    out = np.full((system.n_sensors, 3), np.nan)
+    x = (prior.c[system.sensor] * v).sum(axis=1)
+    clipped = view.clipped
+    for i in range(system.n_sensors):
+        own = (system.sensor == i) & system.inside
+        if own.sum() < FEWEST:
+            continue
+        slots = system.slot[own]
+        miss = ((system.x[own] - x[own]) ** 2).sum()
+        alone = view.predictive[i, slots]
+        out[i, 0] = r_squared(system.x[own], x[own])
+        out[i, 1] = 1 - miss / max(((alone - alone.mean()) ** 2).sum(), 1e-12)
+        out[i, 2] = r_squared(clipped[i, slots], v[own, -1])
+    return out

@@ -1,0 +1,94 @@
+"""Time-constant read-outs: a linear map from the sums to a sensor's news.
+
+The adversary is assumed to know the news of half of the slots (an instrument next door, a
+published sample), fits the map there and is scored on the other half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exposure.view import View
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
+
+
+def features(g: Sequence[Array], view: View, lags: int) -> Array:
+    """Sums of the given rounds with ``-lags..lags`` windows of context, at every slot (N, f)."""
+    columns = []
+    for one in g:
+        padded = np.pad(one, ((lags, lags), (0, 0)))
+        columns += [padded[lag : lag + len(one)] for lag in range(2 * lags + 1)]
+    return view.windows.per_slot(np.hstack(columns))
+
+
+def read_out(
+    X: Array, targets: Array, J: Array, rng: np.random.Generator, splits: int = 5
+) -> Array:
+    """R^2 of each sensor and target (M, n_targets), mean over half-splits.
+
+    Parameters
+    ----------
+    X : (N, f) features
+    targets : (n_targets, M, N)
+    J : (M, N) where there are readings
+    """
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    scores = np.empty((splits, targets.shape[1], len(targets)))
+    for split in range(splits):
+        half = rng.random(len(X)) < 0.5
+        inner = rng.random(len(X)) < 0.7
+        for i, known in enumerate(J > 0):
+            y = targets[:, i].T
+            parts = known & half & inner, known & half & ~inner, known & ~half
+            scores[split, i] = _one(X, y, *parts)
+    return np.asarray(scores.mean(axis=0))
+
+
+def _one(X: Array, y: Array, fit: Mask, check: Mask, test: Mask) -> Array:
+    """R^2 (n_targets,) on ``test``; the ridge is chosen on ``check``, then both halves fit."""
+    if min(fit.sum(), check.sum(), test.sum()) < 5:
+        return np.zeros(y.shape[1])
+    gram, cross = _moments(X, y, fit)
+    trial = np.stack([_solve(gram, cross, ridge) for ridge in RIDGES])  # (ridges, f + 1, targets)
+    miss = ((y[check] - _guess(X[check], trial)) ** 2).sum(axis=1)
+    best = np.asarray(RIDGES)[miss.argmin(axis=0)]
+    more, more_cross = _moments(X, y, check)
+    gram, cross = gram + more, cross + more_cross
+    final = np.stack(
+        [_solve(gram, cross[:, [j]], ridge)[:, 0] for j, ridge in enumerate(best)], axis=1
+    )
+    return r_squared(y[test], _guess(X[test], final[None])[0])
+
+
+def _moments(X: Array, y: Array, rows: Mask) -> tuple[Array, Array]:
+    Z = np.hstack([np.ones((int(rows.sum()), 1)), X[rows]])
+    return Z.T @ Z, Z.T @ y[rows]
+
+
+def _solve(gram: Array, cross: Array, ridge: float) -> Array:
+    penalty = np.full(len(gram), ridge)
+    penalty[0] = 1e-9  # the mean is free
+    return np.asarray(np.linalg.solve(gram + np.diag(penalty), cross))
+
+
+def _guess(X: Array, coefficients: Array) -> Array:
+    return coefficients[:, None, 0] + X @ coefficients[:, 1:]
+
+
+def r_squared(truth: Array, guess: Array) -> Array:
+    """``1 - SSE / SST`` of each column.
+
+    Examples
+    --------
+    >>> r_squared(np.array([[1.0], [-1.0]]), np.array([[1.0], [-1.0]])).tolist()
+    [1.0]
+    """
+    total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray(1 - ((truth - guess) ** 2).sum(axis=0) / np.maximum(total, 1e-12))

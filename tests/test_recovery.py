@@ -1,0 +1,165 @@
+"""``recover``: the caller's own table back, filled; honest scores, exposure and ledger."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flfl import recover
+from flfl.baselines import create
+from flfl.data import synthesize
+from flfl.errors import InputError
+from flfl.estimators.network import partition
+
+FEW = {"method": "flfl-paper", "rounds": 5, "rank": 2}
+
+
+@pytest.fixture(scope="module")
+def network():
+    return synthesize(10, 200, rank=2, rng=np.random.default_rng(0))
+
+
+def gappy(index=None, columns=None):
+    t = np.arange(60.0)
+    values = np.column_stack([np.sin(t / 7 + i) for i in range(3)])
+    values[10:13, 0] = values[20, 1] = np.nan
+    return pd.DataFrame(values, index=index, columns=columns)
+
+
+SHAPES = {
+    "numbered columns": gappy(columns=[7, 8, 9]),
+    "row count": gappy(),
+    "whole numbers": gappy(index=range(100, 160)),
+    "time zone": gappy(index=pd.date_range("2024-03-30", periods=60, freq="h", tz="Europe/Berlin")),
+    "periods": gappy(index=pd.period_range("2020-01", periods=60, freq="M")),
+    "texts": gappy(index=[f"2024-01-01 {i // 60:02d}:{i % 60:02d}" for i in range(60)]),
+    "not sorted": gappy(index=pd.date_range("2024-01-01", periods=60)).sample(
+        frac=1, random_state=0
+    ),
+    "named axes": gappy(columns=list("abc")).rename_axis(index="hour", columns="station"),
+    "levels": gappy(columns=pd.MultiIndex.from_tuples([("n", 1), ("n", 2), ("s", 1)])),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_callers_own_table_comes_back(shape):
+    frame = SHAPES[shape]
+    before = frame.copy()
+    result = recover(frame, method="linear")
+    pd.testing.assert_frame_equal(frame, before)
+    for part in (result.values, result.flags, result.lower, result.upper):
+        pd.testing.assert_index_equal(part.index, frame.index)
+        pd.testing.assert_index_equal(part.columns, frame.columns)
+    for part in (result.exposure, result.by_sensor):
+        pd.testing.assert_index_equal(part.index, frame.columns)
+    known = frame.notna()
+    pd.testing.assert_frame_equal(result.values[known], frame)
+    pd.testing.assert_frame_equal(result.flags == "observed", known)
+    filled = frame.fillna(result.values)
+    pd.testing.assert_frame_equal(filled, result.values)
+    order = np.arange(60) if shape != "not sorted" else np.argsort(np.argsort(frame.index))
+    np.testing.assert_allclose(filled, gappy().interpolate().to_numpy()[order], rtol=2e-3)
+
+
+def test_a_time_column_is_left_out_and_the_rows_still_match():
+    frame = gappy(columns=list("abc"))
+    frame.insert(0, "time", pd.date_range("2024-01-01", periods=60).astype(str))
+    filled = frame.fillna(recover(frame, method="linear").values)
+    assert filled.notna().all().all()
+    assert filled["time"].equals(frame["time"])
+
+
+def test_an_array_comes_back_with_row_and_column_numbers():
+    result = recover(gappy().to_numpy(), method="linear")
+    assert result.values.loc[11, 0] == pytest.approx(gappy().interpolate().loc[11, 0])
+
+
+def test_a_reading_of_minus_999_is_a_reading():
+    frame = gappy()
+    frame.iloc[3, 2] = -999.0
+    result = recover(frame, method="linear")
+    assert result.values.iloc[3, 2] == -999.0
+    assert result.flags.iloc[3, 2] == "observed"
+
+
+def test_the_ledger_counts_a_self_test_that_is_a_run_of_its_own(network):
+    table, sensors = network
+    alone = recover(table, sensors, self_test=False, **FEW)
+    both = recover(table, sensors, **FEW)
+    assert both.ledger.rounds == alone.ledger.rounds
+    assert both.ledger.bytes_up > 1.8 * alone.ledger.bytes_up
+    assert both.ledger.bytes_down > 1.8 * alone.ledger.bytes_down
+    assert both.ledger.messages_up.total() > 1.8 * alone.ledger.messages_up.total()
+    assert both.ledger.numbers > 1.8 * alone.ledger.numbers
+    assert "counts both" in " ".join(both.summary()["notes"])
+
+
+def test_sites_are_those_that_took_part(network):
+    table, sensors = network
+    result = recover(table, sensors, n_regions=3, self_test=False, **FEW)
+    assert len(set(result.sites)) == result.summary()["sites"] == 3
+    assert len(set(partition(sensors).sites)) != 3
+
+
+def test_a_sensor_without_readings_has_no_site_but_its_owner(network):
+    table, sensors = network
+    values = table.values.assign(**{table.sensor_ids[4]: np.nan})
+    result = recover(values, sensors, self_test=False, **FEW)
+    assert result.sites[4] == ""
+    assert "" not in result.sites[:4]
+    owners = [f"o{i}" for i in range(10)]
+    assert recover(values, sites=owners, self_test=False, **FEW).sites == tuple(owners)
+
+
+@pytest.mark.parametrize(
+    ("method", "exposed"), [("linear", 0.0), ("pchip", 0.0), ("mean", 0.0), ("lfa", 1.0)]
+)
+def test_exposure_follows_from_the_method(method, exposed, network):
+    table, sensors = network
+    values = table.values.assign(**{table.sensor_ids[4]: np.nan})
+    result = recover(values, sensors, method=method, self_test=False)
+    assert np.isnan(result.exposure.iloc[4])
+    assert (result.exposure.dropna() == exposed).all()
+    paper = recover(table, sensors, self_test=False, **FEW)
+    assert (paper.exposure == 1.0).all()
+
+
+def test_random_state_is_not_overridden(network):
+    table, sensors = network
+    (third, same, other) = (
+        recover(table, sensors, self_test=False, method="lfa", **seed).values
+        for seed in ({"random_state": 3}, {"seed": 3}, {"seed": 0})
+    )
+    pd.testing.assert_frame_equal(third, same)
+    assert not third.equals(other)
+    with pytest.raises(InputError, match="seed"):
+        recover(table, sensors, seed=-1)
+
+
+def test_gains_by_sensor_come_from_the_hold_out(network):
+    table, sensors = network
+    result = recover(table, sensors, effort="quick")
+    model = create("flfl", effort="quick").fit(table.values, sensors=sensors)
+    hidden = ~np.isnan(model.holdout_)
+    seen = table.values.mask(hidden)
+    truth = table.values.where(hidden)
+    maes = {
+        name: (create(name).fit(seen).estimates_ - truth).abs().mean()
+        for name in ("linear", "pchip")
+    }
+    by_sensor = result.by_sensor
+    assert by_sensor["hidden"].tolist() == hidden.sum(axis=0).tolist()
+    np.testing.assert_allclose(by_sensor["mae"], (model.holdout_ - truth).abs().mean())
+    np.testing.assert_allclose(by_sensor["alone"], np.minimum(maes["linear"], maes["pchip"]))
+    gains = by_sensor["mae"] < by_sensor["alone"]
+    assert by_sensor["gains"].equals(gains.rename("gains"))
+    summary = result.summary()
+    assert summary["sensors_gaining"] == gains.sum()
+    assert summary["sensors_gaining"] + summary["sensors_not_gaining"] == 10
+
+
+def test_without_a_self_test_nobody_is_said_to_gain(network):
+    result = recover(network[0], method="linear", self_test=False)
+    assert (result.by_sensor["hidden"] == 0).all()
+    summary = result.summary()
+    assert (summary["sensors_gaining"], summary["sensors_not_gaining"]) == (0, 0)
+    assert summary["self_test"] == {}
