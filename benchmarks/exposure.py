@@ -12,6 +12,8 @@ against the sites' own readings, as an R^2 a sensor; the table shows worst / med
 
 "Alone" scores the same guesses by what the *other* sensors leave open of a reading (then m, which
 a sensor moves too, is read as well), "bulk" by news without its spikes: the worst of (a)-(f).
+"Own" is (e) on the same sums of news made independent between sensors: what a sensor's readings
+give away of themselves, apart from local patterns that its neighbours show as well.
 Exit status 1 if, with the guard on, (a)-(f) read more than ``max_exposure + 0.05`` of the news of
 any sensor, or more than ``0.6 * max_exposure`` numbers leave for a reading in any window.
 
@@ -31,12 +33,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
-
 from exposure import masks_known
 from exposure.readouts import features, read_out
 from exposure.view import View, listen
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
 from flfl.benchmark.evaluate import training_mask
 from flfl.data.datasets import load_dataset
 
@@ -46,7 +48,7 @@ DATA = ("D1_beijing_co", "D2_sst_70x1733", "D3_beijing_pm25", "D4_chongqing_so2"
 SHAPES = (("random", 0.1), ("random", 0.5), ("random", 0.9), ("block", 0.5), ("block", 0.9))
 QUICK = ("germany_pm10", "random", 0.5)
 JUDGED = ("last", "1,3,last", "lags", "both", "gauss", "student", "gauss*", "student*")
-SHOWN = (*JUDGED[:6], "memory", *JUDGED[6:], "memory*")
+SHOWN = (*JUDGED[:6], "memory", *JUDGED[6:], "memory*", "own")
 KINDS = ("news", "alone", "bulk")
 MARGIN = 0.05
 
@@ -54,7 +56,7 @@ Cell = tuple[str, str, float]
 
 
 def measure(view: View, slots: int = 1000, seed: int = 0) -> dict[str, Array]:
-    """R^2 (M, 3) of every read-out: of the news, the news alone, the bulk. NaN: too few readings."""
+    """R^2 (M, 3) of every read-out: of news, news alone, bulk. NaN where readings are too few."""
     rng = np.random.default_rng(seed)
     targets = np.stack([view.news, view.predictive, view.clipped])
     g = [one.g for one in view.rounds]
@@ -79,6 +81,17 @@ def measure(view: View, slots: int = 1000, seed: int = 0) -> dict[str, Array]:
         }
         for name, v in guesses.items():
             scores[name + star] = masks_known.score(system, view, prior, v)
+        if not star:
+            scores["own"] = own(system, view, rng)
+    return scores
+
+
+def own(system: masks_known.Stretch, view: View, rng: np.random.Generator) -> Array:
+    """R^2 (M, 3) of the Gaussian solver on independent news; the last two columns are empty."""
+    system = masks_known.rolled(system, rng)
+    prior = masks_known.fitted_prior(system)
+    scores = masks_known.score(system, view, prior, masks_known.gaussian(system, prior))
+    scores[:, 1:] = np.nan
     return scores
 
 
@@ -116,18 +129,17 @@ def run_cell(cell: Cell, settings: dict[str, Any], seed: int, slots: int) -> dic
 
 
 def _summary(scores: Array, view: View) -> dict[str, dict[str, Any]]:
+    """Worst and median over the sensors that have a score, and every sensor's."""
     out = {}
     for kind, column in zip(KINDS, scores.T, strict=True):
-        known = np.isfinite(column)
-        if not known.any():
-            continue
-        worst = int(np.nanargmax(column))
-        out[kind] = {
-            "worst": float(column[worst]),
-            "median": float(np.nanmedian(column)),
-            "sensor": str(view.names[worst]),
-            "all": [None if not ok else round(float(v), 4) for v, ok in zip(column, known)],
-        }
+        if np.isfinite(column).any():
+            at = int(np.nanargmax(column))
+            out[kind] = {
+                "worst": float(column[at]),
+                "median": float(np.nanmedian(column)),
+                "sensor": str(view.names[at]),
+                "all": [round(v, 4) if np.isfinite(v) else None for v in column.tolist()],
+            }
     return out
 
 
@@ -162,9 +174,9 @@ def line(row: dict[str, Any]) -> str:
     """One row of Markdown: worst / median."""
     front = f"| {row['data']} | {row['pattern']} | {row['rate']} |"
     if not row["shared"]:
-        return front + " 0 | 0 |" + " – |" * len(SHOWN) + " – | – | – |"
+        return front + " 0 | 0 |" + " - |" * len(SHOWN) + " - | - | - |"
     cells = [
-        f"{s['worst']:.2f} / {s['median']:.2f}" if (s := row["scores"][r].get("news")) else "–"
+        f"{s['worst']:.2f} / {s['median']:.2f}" if (s := row["scores"][r].get("news")) else "-"
         for r in SHOWN
     ]
     cells += [f"{worst(row, kind)[0]:.2f}" for kind in ("alone", "bulk")]

@@ -30,7 +30,9 @@ DATA = ("D1_beijing_co", "D2_sst_70x1733", "D3_beijing_pm25", "D4_chongqing_so2"
 CELLS = {"random": (0.1, 0.5, 0.9), "block": (0.5, 0.9), "outage": (0.5, 0.9)}
 
 
-def alone_width(values: np.ndarray, seen: np.ndarray, tested: np.ndarray, hidden: np.ndarray) -> float:
+def alone_width(
+    values: np.ndarray, seen: np.ndarray, tested: np.ndarray, hidden: np.ndarray
+) -> float:
     """Mean width of 90 % intervals of pchip alone, calibrated on the same held-out readings."""
     known = ~np.isnan(seen)
     estimate = create("pchip").fit(np.where(tested, np.nan, seen)).estimates_
@@ -47,7 +49,9 @@ def alone_width(values: np.ndarray, seen: np.ndarray, tested: np.ndarray, hidden
     return float(2 * half[hidden].mean())
 
 
-def row(name: str, pattern: str, rate: float, seed: int, options: dict[str, Any], spike: bool) -> dict[str, Any]:
+def row(
+    name: str, pattern: str, rate: float, seed: int, options: dict[str, Any], spike: bool
+) -> dict[str, Any]:
     table, sensors = load_dataset(name)
     kept = training_mask(table, sensors, rate, pattern, seed, 12 if "sst" in name else 24)
     values = table.values.to_numpy()
@@ -102,11 +106,15 @@ def run(arguments: argparse.Namespace) -> None:
     for seed in range(arguments.seeds):
         for name in arguments.data.split(","):
             for pattern in arguments.pattern.split(","):
-                for rate in map(float, arguments.rate.split(",")) if arguments.rate else CELLS[pattern]:
+                for rate in (
+                    map(float, arguments.rate.split(",")) if arguments.rate else CELLS[pattern]
+                ):
                     key = (config, name, pattern, rate, seed)
                     if key in done:
                         continue
-                    cell = dict(zip(("config", "data", "pattern", "rate", "seed"), key, strict=True))
+                    cell = dict(
+                        zip(("config", "data", "pattern", "rate", "seed"), key, strict=True)
+                    )
                     cell |= row(name, pattern, rate, seed, options, arguments.spike)
                     with arguments.rows.open("a") as file:
                         file.write(json.dumps(cell) + "\n")

@@ -15,12 +15,12 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from flfl.data.sensors import Sensors
 from flfl.estimators.network import partition
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.ledger import Ledger
 from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, coordinate
 from flfl.federation.site import Site
-from flfl.data.sensors import Sensors
 from flfl.model.graph import region_laplacian
 
 

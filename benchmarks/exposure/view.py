@@ -140,7 +140,6 @@ def listen(
     stacked = {
         name: np.vstack([getattr(site, name) for site in heard.sites]) for name in ("J", "Y", "u")
     }
-    first = heard.sites[0]
     return model, View(
         names=[name for site in heard.sites for name in site.sensing.ids],
         rounds=tuple(heard.rounds),
@@ -148,9 +147,9 @@ def listen(
         m=final["m"],
         P=np.vstack([site.P for site in heard.sites]),
         predictive=np.vstack([_predictive_news(site, final) for site in heard.sites]),
-        length=first.smoother.length,
-        noise=first.smoother.nu,
-        clip=first.plan.clip,
+        length=float(heard.published["span"]["length"]),
+        noise=float(heard.published["span"]["noise"]),
+        clip=heard.sites[0].plan.clip,
         leverage=np.concatenate([site.leverage for site in heard.sites]),
         **stacked,
     )
@@ -167,9 +166,7 @@ def _predictive_news(site: FactorSite, final: dict[str, np.ndarray]) -> Array:
     )
     others = m - own
     plan = site.plan
-    P, _ = sensor_step.predictive_step(
-        site.Y, site.J, site.P, site.r, others, plan.ridge, plan.dof
-    )
+    P, _ = sensor_step.predictive_step(site.Y, site.J, site.P, site.r, others, plan.ridge, plan.dof)
     return site.J * (site.Y - np.einsum("itk,ik->it", others, P, optimize=True))
 
 

@@ -6,7 +6,8 @@
 from importlib.metadata import version
 
 from flfl.estimators import FLFL, PaperFLFL
+from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery, recover
 
 __version__ = version("flfl")
-__all__ = ["FLFL", "PaperFLFL", "Recovery", "recover"]
+__all__ = ["FLFL", "PaperFLFL", "Recovery", "load_model", "recover", "save_model"]

@@ -18,7 +18,9 @@ from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
 from flfl.data.write import FLAGS, flags_of
+from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer, Sites, resolve_sensors
+from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
 from flfl.federation.ledger import Ledger
 from flfl.federation.paper import Progress
@@ -51,6 +53,7 @@ class Recovery:
     exposure : share of each sensor's news that another party may read, by sensor
     ledger : what travelled, a self-test that is a run of its own included
     sites : owner of each sensor; empty where a sensor without readings has none
+    remembered : the finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only)
     notes : what was understood and decided, in plain sentences
     """
 
@@ -64,6 +67,7 @@ class Recovery:
     ledger: Ledger
     seconds: float
     sites: tuple[str, ...]
+    remembered: Remembered | None = None
     notes: tuple[str, ...] = field(default=())
 
     def count(self, flag: str) -> int:
@@ -108,6 +112,7 @@ def recover(
     seed: int = 0,
     self_test: bool = True,
     progress: Progress | None = None,
+    warm_start: Remembered | None = None,
     **options: Any,
 ) -> Recovery:
     """Fill the gaps of a time x sensor table.
@@ -122,6 +127,8 @@ def recover(
     seed : of every random draw; ``random_state`` among the options comes before it
     self_test : score the method on readings hidden from it (a method that does not hold any out
         by itself is fitted twice, and both runs count in the ledger)
+    warm_start : an earlier result's ``remembered``, when this table goes on after that one: only
+        the new slots are fitted, in a few rounds (``flfl`` only)
     options : arguments of the method, such as ``max_exposure=0.3``
 
     Examples
@@ -139,7 +146,7 @@ def recover(
     notes = [*table.notes, *network.notes]
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")
-    runner = _Runner(table, network, method, seed, progress, options)
+    runner = _Runner(table, network, method, seed, progress, options, warm_start)
     model = runner.fit(table.values)
     test = runner.self_test(model) if self_test else _SelfTest.none(table)
     if self_test and not test.scores:
@@ -159,6 +166,7 @@ def recover(
         ledger=model.ledger_ if test.ledger is None else _both(model.ledger_, test.ledger),
         seconds=time.perf_counter() - start,
         sites=_sites(model, network, table),
+        remembered=getattr(model, "remembered_", None),
         notes=tuple(notes),
     )
 
@@ -258,7 +266,11 @@ class _Runner:
         seed: int,
         progress: Progress | None,
         options: dict[str, Any],
+        warm_start: Remembered | None,
     ) -> None:
+        if warm_start is not None and method != "flfl":
+            raise InputError(f"{method} cannot go on from an earlier run", where="warm_start")
+        self._fit_options = {} if warm_start is None else {"warm_start": warm_start}
         self.table, self.network, self.method = table, network, method
         self.seed, self.progress, self.options = seed, progress, options
         self.label = "flfl" if method.startswith("flfl") else method
@@ -268,7 +280,7 @@ class _Runner:
         model = create(self.method, seed=self.seed, **self.options)
         if hasattr(model, "progress"):
             model.progress = self.progress
-        return model.fit(values, sensors=self.network)
+        return model.fit(values, sensors=self.network, **self._fit_options)
 
     def self_test(self, model: BaseRecoverer) -> _SelfTest:
         """Scores on readings hidden from the method; none where there are too few to spare any."""

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from boundary import Boundary
 
+from boundary import Boundary
 from flfl import FLFL
 from flfl.data.sensors import Sensors
 from flfl.data.synth import synthesize
@@ -267,7 +267,14 @@ class TestEstimator:
             {"max_exposure": 1.0},
             {"projection": "learned"},
             {"projection": "adaptive"},
-            {"rank": 2, "transformation": "sqrt", "season": 0, "length": 2.0, "noise": 0.2, "rounds": 2},
+            {
+                "rank": 2,
+                "transformation": "sqrt",
+                "season": 0,
+                "length": 2.0,
+                "noise": 0.2,
+                "rounds": 2,
+            },
             {"season": 24},
         ],
     )

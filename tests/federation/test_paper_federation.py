@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from boundary import Boundary
-
 from flfl.engines import inprocess
 from flfl.federation.coordinator import Coordinator, ProtocolError
 from flfl.federation.ledger import Ledger

@@ -6,14 +6,18 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.model.heads.candidates import phase
 from flfl.model.heads.kalman_em import fit_kalman_em
 from flfl.model.shared import selection
-from flfl.model.shared.units import FORWARD, Units, to_units
+from flfl.model.shared.units import FORWARD, Units, known_mean
+
+Mask = NDArray[np.bool_]
 
 COVERAGE = 0.9
 
@@ -62,19 +66,18 @@ class KalmanEM(BaseRecoverer):
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
         self._validate_params()
         known = ~np.isnan(Y)
-        transform, season = self._choose(Y, known.astype(float), positions)
-        Z, units = to_units(Y, known.astype(float), transform, season, positions)
-        scale = float(np.sqrt((Z**2).sum() / known.sum())) or 1.0
-        units = Units(transform, units.centre, units.season, scale)
+        units = _units(Y, known, positions, *self._choose(Y, known, positions))
         # Long chunks for a long series: less is computed twice in their overlaps.
         chunk = 512 if Y.shape[1] > 4000 else 128
-        dyn, post = fit_kalman_em(Z / scale, known, iterations=self.iterations, chunk=chunk)
+        dyn, post = fit_kalman_em(
+            units.forward(Y, known), known, iterations=self.iterations, chunk=chunk
+        )
         reach = ndtri(0.5 + COVERAGE / 2) * np.sqrt(post.var + dyn.r[:, None])
         self.lower_ = units.back(post.mean - reach).T
         self.upper_ = units.back(post.mean + reach).T
         return units.back(post.mean)
 
-    def _choose(self, Y: Array, J: Array, positions: Array) -> tuple[str, int]:
+    def _choose(self, Y: Array, known: Mask, positions: Array) -> tuple[str, int]:
         """The transform and the season of least error on the known readings, each left out."""
         transforms = tuple(FORWARD) if np.nanmin(Y) >= 0 else ("none",)
         transforms = (self.transformation,) if self.transformation else transforms
@@ -82,5 +85,20 @@ class KalmanEM(BaseRecoverer):
         trials = [(transform, season) for season in sorted(seasons) for transform in transforms]
         if len(trials) == 1:
             return trials[0]
+        J = known.astype(float)
         errors = [selection.local_errors(Y, J, *trial, positions) for trial in trials]
         return trials[selection.choose_trial(np.array(errors), trials)]
+
+
+def _units(Y: Array, known: Mask, positions: Array, transform: str, season: int) -> Units:
+    """Each sensor's mean at each phase of the season, and one scale for all."""
+    J = known.astype(float)
+    Z = FORWARD[transform](np.where(known, Y, 0.0))
+    centre, means = known_mean(Z, J), np.zeros_like(Z)
+    phases = phase(positions, season)
+    for p in range(season):
+        at = phases == p
+        means[:, at] = known_mean((Z - centre)[:, at], J[:, at])
+    spread = float(np.sqrt((J * (Z - centre - means) ** 2).sum() / J.sum()))
+    # Where nothing varies any unit will do.
+    return Units(transform, centre, means, spread if spread > 1e-12 else 1.0)

@@ -24,6 +24,8 @@ from flfl.cli.say import (
 from flfl.cli.tables import input_files, read_tables, table_options
 from flfl.data.table import Table
 from flfl.data.write import check_writable, write_result
+from flfl.errors import InputError
+from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
 
@@ -55,6 +57,18 @@ from flfl.recovery import recover as recover_table
     help="How readings enter the sums.  [default: fixed]",
 )
 @click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
+@click.option(
+    "--save-model",
+    "model_out",
+    type=click.Path(path_type=Path),
+    help="Keep the run (.npz, readable by you only; it holds latent vectors).",
+)
+@click.option(
+    "--warm-start",
+    "model_in",
+    type=click.Path(path_type=Path),
+    help="Go on from a kept run: READINGS is that run's table with new rows at the end.",
+)
 @seed_option
 @json_option
 def recover(
@@ -65,6 +79,8 @@ def recover(
     effort: str | None,
     projection: str | None,
     rank: int | None,
+    model_out: Path | None,
+    model_in: Path | None,
     seed: int,
     as_json: bool,
     **files: Any,
@@ -77,9 +93,13 @@ def recover(
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
+      flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
     outputs = [out] if flags_path is None else [out, flags_path]
     check_writable(*outputs, inputs=input_files(**files))
+    if model_out is not None:
+        check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
+    warm_start = None if model_in is None else load_model(model_in)
     table, sensors = read_tables(**files)
     given = {
         "max_exposure": max_exposure,
@@ -89,10 +109,26 @@ def recover(
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     result = recover_table(
-        table, sensors, method=method, seed=seed, progress=round_progress(method), **options
+        table,
+        sensors,
+        method=method,
+        seed=seed,
+        progress=round_progress(method),
+        warm_start=warm_start,
+        **options,
     )
     end_progress()
+    if model_out is not None:
+        _keep(model_out, result)
     finish(result, table, method, out, flags_path, as_json)
+
+
+def _keep(path: Path, result: Recovery) -> None:
+    if result.remembered is None:
+        raise InputError(
+            "there is no shared model to keep", where=str(path), remedy="Leave --save-model out"
+        )
+    save_model(path, result.remembered)
 
 
 def finish(

@@ -6,7 +6,7 @@ import gzip
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -19,7 +19,11 @@ _ANYONE_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 Writer = Callable[[BinaryIO], None]
 
 
-def check_writable(*paths: str | Path, inputs: Iterable[str | Path] = ()) -> None:
+def check_writable(
+    *paths: str | Path,
+    inputs: Iterable[str | Path] = (),
+    suffixes: Sequence[str] = OUTPUT_SUFFIXES,
+) -> None:
     """Refuse output paths that will not work, before any work is done.
 
     Parameters
@@ -28,10 +32,12 @@ def check_writable(*paths: str | Path, inputs: Iterable[str | Path] = ()) -> Non
         The files to write, each a file of its own.
     inputs : iterable of str or Path
         The files that were read, none of which is ever overwritten.
+    suffixes : sequence of str
+        What a name may end in.
     """
     read = [Path(path) for path in inputs]
     for number, path in enumerate(map(Path, paths)):
-        _check_target(path)
+        _check_target(path, suffixes)
         _check_directory(path)
         if any(_same_file(path, source) for source in read):
             raise InputError(
@@ -45,15 +51,15 @@ def check_writable(*paths: str | Path, inputs: Iterable[str | Path] = ()) -> Non
             )
 
 
-def _check_target(path: Path) -> None:
+def _check_target(path: Path, suffixes: Sequence[str]) -> None:
     suffix = suffix_of(path)
     if path.is_dir():
         raise InputError("this is a directory", where=str(path), remedy="Give a file name in it")
-    if suffix not in OUTPUT_SUFFIXES:
+    if suffix not in suffixes:
         raise InputError(
             f"the suffix {suffix!r} is not one that can be written",
             where=str(path),
-            remedy=f"Give a name that ends in {', '.join(OUTPUT_SUFFIXES)}",
+            remedy=f"Give a name that ends in {', '.join(suffixes)}",
         )
     if not path.exists():
         return

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from flfl.data.sensors import Sensors
 from flfl.engines import inprocess
 from flfl.engines.inprocess import Tap
-from flfl.estimators.base import Array, BaseRecoverer
+from flfl.errors import InputError
+from flfl.estimators.base import Array, BaseRecoverer, Sites
+from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.program import Progress
-from flfl.federation.factors.site import Sensing
+from flfl.federation.factors.site import Sensing, SiteMemory
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 
@@ -38,9 +43,9 @@ class FLFL(BaseRecoverer):
     projection : ``"fixed"``, ``"learned"`` (adaptive on the oldest slots, then frozen),
         ``"adaptive"``; None is fixed, or adaptive at ``max_exposure=1``
     effort : ``"full"``, or ``"quick"`` without the boosted head
-    rank, transformation, season, length, noise, rounds : None chooses from sums. ``transformation`` is
-        ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0 for none; ``length``
-        and ``noise`` belong to each sensor's own smoother
+    rank, transformation, season, length, noise, rounds : None chooses from sums.
+        ``transformation`` is ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0
+        for none; ``length`` and ``noise`` belong to each sensor's own smoother
     coverage : of the prediction intervals
     n_regions : regions to find from the coordinates (default: one for about 8 sensors)
     random_state : seed of every random draw
@@ -54,6 +59,8 @@ class FLFL(BaseRecoverer):
     settings_ : what was chosen
     n_rounds_, ledger_, partition_ : as their names say
     site_logs_ : what each site wrote about its exposure
+    remembered_ : the finished run, for ``warm_start``; :func:`~flfl.estimators.memory.save_model`
+        writes it to a file
 
     Examples
     --------
@@ -122,8 +129,68 @@ class FLFL(BaseRecoverer):
     tap: Tap | None = None
     """Hears every message; the audit listens here."""
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensors: Sensors | pd.DataFrame | None = None,
+        sites: Sites | None = None,
+        warm_start: Remembered | None = None,
+    ) -> Self:
+        """Learn from the known entries of a time x sensor table.
+
+        ``warm_start`` is the ``remembered_`` of an earlier fit whose slots are the first ones of
+        this table: then only the new slots are fitted, in a few rounds, through the projection
+        that was used before; no reading is released a second time. See the base class for the
+        rest.
+        """
+        self._warm = warm_start
+        return super().fit(X, y, sensors=sensors, sites=sites)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensors: Sensors | pd.DataFrame | None = None,
+        sites: Sites | None = None,
+    ) -> Self:
+        """Add the slots of X, which come after those fitted so far (same columns, same order).
+
+        The first call is a ``fit``. Sensors and sites stay those of the first call.
+        """
+        if not hasattr(self, "remembered_"):
+            self.fit(X, y, sensors=sensors, sites=sites)
+            self._table = X
+            return self
+        more = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
+        table: Any = np.vstack([np.asarray(self._table, dtype=float), more])
+        if isinstance(X, pd.DataFrame) and isinstance(self._table, pd.DataFrame):
+            table = pd.concat([self._table, X])
+        self.fit(table, sensors=self._sensors, warm_start=self.remembered_)
+        self._table = table
+        return self
+
+    def fold_in(
+        self,
+        X: Any,
+        *,
+        sensors: Sensors | pd.DataFrame | None = None,
+        sites: Sites | None = None,
+    ) -> Any:
+        """Fill the gaps of sensors that had no part in the fit, at the slots that were fitted.
+
+        They fit their latent vectors to the shared model by themselves: no round, and nothing of
+        their readings leaves. Returns a table like X, with its gaps filled.
+        """
+        check_is_fitted(self)
+        newcomer = _NewSensors(run=self.remembered_, random_state=self.random_state)
+        return newcomer.fit(X, sensors=sensors, sites=sites).transform(X)
+
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
         self._validate_params()
+        self._sensors = sensors
         self.partition_ = partition(
             sensors, self.n_regions, np.random.default_rng(self.random_state)
         )
@@ -132,10 +199,13 @@ class FLFL(BaseRecoverer):
         if sensors.coordinates is not None and sensors.kind is not None:
             plane = to_plane(sensors.coordinates, sensors.kind)
             box = map_box(plane)
-        plan = self._plan(box, positions)
+        warm = self._warm
+        plan = self._plan(box, positions) if warm is None else warm.plan
+        sensing = [
+            self._sensing(Y, name, positions, sensors, plane) for name in self.partition_.site_names
+        ]
         programs = [
-            FactorSite(self._sensing(Y, name, positions, sensors, plane), plan, self.random_state)
-            for name in self.partition_.site_names
+            FactorSite(site, plan, self.random_state, _memory(warm, site)) for site in sensing
         ]
         self._run(plan, programs, Y.shape[1])
         return self._collect(programs, Y)
@@ -173,12 +243,17 @@ class FLFL(BaseRecoverer):
     def _run(self, plan: FactorPlan, programs: list[FactorSite], n_slots: int) -> None:
         sizes: dict[str, int] = {}
         run = coordinate(plan, n_slots, self.ledger_, sizes, self.progress)
+        warm = self._warm
+        program = run.program() if warm is None else run.extend(warm.published)
         sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
         names = [site.name for site in sites]
-        coordinator = Coordinator(run.program(), PROTOCOL, names, sizes)
+        coordinator = Coordinator(program, PROTOCOL, names, sizes)
         inprocess.run(coordinator, sites, self.ledger_, self.tap)
         self.settings_, self.windows_, self.history_ = run.settings, run.windows, run.history
         self.n_rounds_ = self.ledger_.rounds
+        if run.published is not None:
+            kept = {p.sensing.name: (tuple(p.sensing.ids), p.remembered) for p in programs}
+            self.remembered_ = Remembered(plan, run.published, kept)
         self.site_logs_ = {p.sensing.name: tuple(p.log) for p in programs}
 
     def _collect(self, programs: list[FactorSite], Y: Array) -> Array:
@@ -197,3 +272,50 @@ class FLFL(BaseRecoverer):
             # The projection is renewed every round: a linear read-out reaches everything.
             self.exposure_[:] = 1.0
         return estimate
+
+
+class _NewSensors(FLFL):
+    """Sensors that join a finished model."""
+
+    def __init__(self, *, run: Remembered, random_state: int = 0) -> None:
+        super().__init__(random_state=random_state)
+        self.run = run
+
+    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
+        if Y.shape[1] != self.run.n_slots:
+            raise InputError(
+                f"{Y.shape[1]} slots, but the model has {self.run.n_slots}",
+                remedy="Give the new sensors' readings at the slots that were fitted",
+            )
+        self.partition_ = partition(sensors, None, np.random.default_rng(self.random_state))
+        # The boosted head needs a network to choose it; a newcomer keeps to the simple ones.
+        plan = replace(self.run.plan, boost=False)
+        programs = [
+            FactorSite(self._sensing(Y, name, positions, sensors, None), plan, self.random_state)
+            for name in self.partition_.site_names
+        ]
+        sizes: dict[str, int] = {}
+        run = coordinate(plan, Y.shape[1], self.ledger_, sizes)
+        sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
+        program = run.fold_in(self.run.published)
+        coordinator = Coordinator(program, PROTOCOL, [s.name for s in sites], sizes)
+        inprocess.run(coordinator, sites, self.ledger_)
+        return self._collect(programs, Y)
+
+
+def _memory(warm: Remembered | None, site: Sensing) -> SiteMemory | None:
+    """A site's own memory of the earlier run."""
+    if warm is None:
+        return None
+    ids, memory = warm.sites.get(site.name, ((), None))
+    if memory is None or ids != tuple(site.ids):
+        raise InputError(
+            f"site {site.name!r} had other sensors in the earlier run",
+            remedy="Fit anew, or fold the new sensors in",
+        )
+    if memory.held.shape[1] >= site.known.shape[1] - 1:
+        raise InputError(
+            f"the earlier run has {memory.held.shape[1]} slots, the table {site.known.shape[1]}",
+            remedy="Give a table that goes on after the earlier one by at least two slots",
+        )
+    return memory

@@ -22,6 +22,8 @@ Steps = Generator[Ask, Replies, None]
 
 _KNEE = 0.2
 """Errors below this share of the mean absolute error count as squares, above as absolutes."""
+_MORE_ROUNDS = 6
+"""Rounds at most for new slots, where everything but q is known already."""
 _LEAST_KNEE = 1e-3
 """In model units, where readings have a spread of about one."""
 
@@ -30,6 +32,7 @@ _LEAST_KNEE = 1e-3
 class Settings:
     """What the selection decided."""
 
+    trial: int
     transform: str
     period: int
     scale: float
@@ -57,6 +60,29 @@ class State:
         return {"m": self.m, "A": self.A, "S": self.S, "F": self.F, "R": self.R}
 
 
+@dataclass(frozen=True)
+class Published:
+    """A finished shared model: all of it was published during the run.
+
+    ``windows`` and ``w`` say how much the sums told about each slot; they belong to ``m``.
+    """
+
+    settings: Settings
+    state: State
+    windows: windows.Windows
+    w: Array
+
+    def followed_by(self, later: Published) -> Published:
+        """The same model with the later slots appended."""
+        here, there = self.windows, later.windows
+        joined = windows.Windows(
+            np.concatenate([here.edges, there.edges[1:] + here.n_slots]),
+            np.concatenate([here.released, there.released]),
+        )
+        state = replace(self.state, m=np.vstack([self.state.m, later.state.m]))
+        return Published(self.settings, state, joined, np.concatenate([self.w, later.w]))
+
+
 class Coordination:
     """One run. ``settings`` and ``windows`` tell afterwards what was decided.
 
@@ -77,6 +103,7 @@ class Coordination:
         self.progress = progress
         self.settings: Settings | None = None
         self.windows: windows.Windows | None = None
+        self.published: Published | None = None
         self.history: list[float] = []
         self._phase = ""
 
@@ -94,12 +121,63 @@ class Coordination:
             yield self._ask("alone")
         else:
             if self.plan.projection == "learned":
-                n = max(int(self.plan.learning_share * self.n_slots), 10 * settings.rank)
-                yield from self._shared_fit(
-                    settings, n_sensors, min(n, self.n_slots), learning=True
-                )
+                n = self.plan.learning_slots(self.n_slots)
+                yield from self._shared_fit(settings, n_sensors, n, learning=True)
             yield from self._shared_fit(settings, n_sensors, self.n_slots, learning=False)
         self._phase = "heads"
+        yield from self._choose()
+
+    def extend(self, earlier: Published) -> Program:
+        """A few rounds on new slots only: projection, latent vectors and dynamics are kept."""
+        settings = replace(earlier.settings, rounds=min(earlier.settings.rounds, _MORE_ROUNDS))
+        self.settings = settings
+        first = earlier.windows.n_slots
+        self._phase = "guard"
+        self.sizes |= {"slots": self.n_slots - first, "rank": settings.rank}
+        replies = yield self._ask(
+            "resume",
+            trial=settings.trial,
+            first=first,
+            scale=settings.scale,
+            length=settings.length,
+            noise=settings.noise,
+            rank=settings.rank,
+        )
+        counts = replies.total["counts"]
+        cut = windows.cut(counts, settings.rank, self.plan.allowed, settings.least)
+        self.windows = cut
+        self.ledger.numbers = int(cut.released.sum())
+        self.sizes["windows"] = len(cut)
+        replies = yield self._ask("rewindow", edges=cut.edges, released=cut.released, counts=counts)
+        noise = replies.total["noise"]
+        if self.plan.guarded:
+            yield from self._guard_windows(noise, np.eye(settings.rank))
+        replies = yield self._ask("weigh")
+        w = replies.total["w"] / float(replies.total["sensors"])
+        start = replace(earlier.state, m=np.zeros((cut.n_slots, settings.rank)))
+        self._phase = "fit"
+        yield from self._rounds(settings, cut, w, start, noise, learn=False)
+        assert self.published is not None
+        self.published = earlier.followed_by(self.published)
+        self._phase = "heads"
+        yield from self._choose()
+
+    def fold_in(self, earlier: Published) -> Program:
+        """New sensors on a finished model: no round, and nothing of their readings leaves but
+        the sums of held-out errors that choose among their heads."""
+        settings = earlier.settings
+        self.settings, self.published = settings, earlier
+        self._phase = "heads"
+        yield self._ask(
+            "adopt",
+            trial=settings.trial,
+            scale=settings.scale,
+            gain=settings.gain,
+            w=earlier.w,
+            edges=earlier.windows.edges,
+            released=earlier.windows.released,
+            **earlier.state.body(),
+        )
         yield from self._choose()
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
@@ -145,6 +223,7 @@ class Coordination:
         transform, period = trials[trial]
         return (
             Settings(
+                trial=trial,
                 transform=transform,
                 period=period,
                 scale=scale,
@@ -187,7 +266,8 @@ class Coordination:
         w = replies.total["w"] / n_sensors
         power = float(replies.total["power"]) / n_sensors
         self._phase = "learning" if learning else "fit"
-        yield from self._rounds(settings, cut, w, power, noise, learning)
+        start = _first_state(n_slots, settings.rank, power)
+        yield from self._rounds(settings, cut, w, start, noise)
 
     def _project(
         self, cut: windows.Windows, counts: Array, n_sensors: float, learning: bool
@@ -210,12 +290,16 @@ class Coordination:
                 break
             replies = yield self._ask("guard", noise=replies.total["noise"])
         noise = replies.total["noise"]
-        root = guard.whitener(noise)
-        turn = root @ guard.localise(rows @ W @ root)
-        energy = (yield self._ask("local", turn=turn)).total["energy"]
-        for _ in range(plan.window_sums):
-            energy = (yield self._ask("window", energy=energy)).total["energy"]
+        yield from self._guard_windows(noise, rows @ W)
         return noise
+
+    def _guard_windows(self, noise: Array, rows: Array) -> Steps:
+        """The guard per window, in coordinates in which a sensor touches few components."""
+        root = guard.whitener(noise)
+        turn = root @ guard.localise(rows @ root)
+        energy = (yield self._ask("local", turn=turn)).total["energy"]
+        for _ in range(self.plan.window_sums):
+            energy = (yield self._ask("window", energy=energy)).total["energy"]
 
     def _knots(self, rank: int, learned: bool) -> tuple[Array, float, Array]:
         """Knots and width of the bumps, and the rows over which the guard turns them."""
@@ -233,24 +317,18 @@ class Coordination:
         settings: Settings,
         cut: windows.Windows,
         w: Array,
-        power: float,
+        state: State,
         noise: Array,
-        learning: bool,
+        *,
+        learn: bool = True,
     ) -> Steps:
-        k = settings.rank
-        # Readings have a spread of about one, so q starts with 1 / mean|p|^2.
-        first = State(
-            np.zeros((cut.n_slots, k)),
-            0.95 * np.eye(k),
-            (1 - 0.95**2) / max(power, 1e-12) * np.eye(k),
-            np.zeros((k, k)),
-            np.eye(k),
-        )
-        state, step, lowest = first, 1.0, np.inf
+        learning = self._phase == "learning"
+        step, lowest = 1.0, np.inf
+        fewest = self.plan.least_rounds if learn else 2
         replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
         for n in range(settings.rounds):
             before, sums = state, replies
-            state = self._update(before, sums, cut, w, step, settings)
+            state = self._update(before, sums, cut, w, step, settings, learn)
             replies = yield self._ask("round", **state.body(), back=0)
             error = _mean_error(replies)
             if not learning:
@@ -263,10 +341,12 @@ class Coordination:
                 state, step = before, 2 * step
                 replies = yield self._ask("round", **state.body(), back=1)
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
-            elif n + 1 >= self.plan.least_rounds and error > (1 - self.plan.plateau) * lowest:
+            elif n + 1 >= fewest and error > (1 - self.plan.plateau) * lowest:
                 break
             lowest = min(lowest, error)
         yield self._ask("finish", **state.body())
+        if not learning:
+            self.published = Published(settings, state, cut, w)
 
     def _update(
         self,
@@ -276,6 +356,7 @@ class Coordination:
         w: Array,
         step: float,
         settings: Settings,
+        learn: bool,
     ) -> State:
         """One round of the coordinator's smoother, from the sums ``g``, ``F`` and ``R``."""
         gain = settings.gain
@@ -286,10 +367,11 @@ class Coordination:
         vector = gain * cut.per_slot(seen.apply(seen.C, sums.total["g"]))
         vector += (information @ dynamics.seen(state.m, cut)[:, :, None])[:, :, 0]
         A, S = state.A, state.S
-        for _ in range(settings.inner):
+        for _ in range(settings.inner if learn else 1):
             m = dynamics.smoothed_mean(A, S, information, vector, cut)
-            cov = dynamics.published_covariances(A, S, F, R, w, gain, cut)
-            A, S = dynamics.learn(m, cov)
+            if learn:
+                cov = dynamics.published_covariances(A, S, F, R, w, gain, cut)
+                A, S = dynamics.learn(m, cov)
         return replace(state, m=m, A=A, S=S, F=F, R=R)
 
     # --- the heads ---------------------------------------------------------------------------
@@ -334,6 +416,18 @@ def coordinate(
 ) -> Coordination:
     """A run's coordinator part; its :meth:`Coordination.program` goes into a Coordinator."""
     return Coordination(plan, n_slots, ledger, sizes, progress)
+
+
+def _first_state(n_slots: int, k: int, power: float) -> State:
+    """Before anything is known: slow dynamics, and readings of a spread of about one, so that q
+    has the variance 1 / mean|p|^2."""
+    return State(
+        m=np.zeros((n_slots, k)),
+        A=0.95 * np.eye(k),
+        S=(1 - 0.95**2) / max(power, 1e-12) * np.eye(k),
+        F=np.zeros((k, k)),
+        R=np.eye(k),
+    )
 
 
 def _mean_error(replies: Replies) -> float:

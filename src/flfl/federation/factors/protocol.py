@@ -71,6 +71,10 @@ class FactorPlan:
         """Whether the guard is on."""
         return self.max_exposure < 1
 
+    def learning_slots(self, n_slots: int) -> int:
+        """How many of the oldest slots a learned projection may look at."""
+        return max(int(self.learning_share * n_slots), min(2, n_slots))
+
     def trials(self) -> list[tuple[Transform, int]]:
         """Pairs of transform and season to try."""
         transforms = (self.transform,) if self.transform else TRANSFORMS
@@ -152,7 +156,10 @@ PROTOCOL: Protocol = {
     "guard": Exchange({"noise": Field("float", _K)}, _NOISE),
     "local": Exchange({"turn": Field("float", _K)}, _ENERGY),
     "window": Exchange({"energy": Field("float", ("windows", "rank"))}, _ENERGY),
-    "weigh": Exchange({}, {"w": Field("sum", ("windows",)), "power": Field("sum")}),
+    "weigh": Exchange(
+        {},
+        {"w": Field("sum", ("windows",)), "power": Field("sum"), "sensors": Field("sum")},
+    ),
     # The rounds. Only `g` depends on the readings slot by slot.
     "open": Exchange(
         {
@@ -164,6 +171,42 @@ PROTOCOL: Protocol = {
     ),
     "round": Exchange({**_MODEL, "back": Field("int")}, _SUMS),
     "finish": Exchange(_MODEL, {}),
+    # New slots on an earlier run's model; new sensors on it, without any round.
+    "resume": Exchange(
+        {
+            "trial": Field("int"),
+            "first": Field("int"),
+            "scale": Field("float"),
+            "length": Field("float"),
+            "noise": Field("float"),
+            "rank": Field("int"),
+        },
+        {"counts": Field("sum", ("slots",)), "speakers": Field("sum", ("slots",))},
+    ),
+    "rewindow": Exchange(
+        {
+            "edges": Field("int", ("*",)),
+            "released": Field("int", ("*",)),
+            "counts": Field("float", ("slots",)),
+        },
+        _NOISE,
+    ),
+    "adopt": Exchange(
+        {
+            "trial": Field("int"),
+            "scale": Field("float"),
+            "gain": Field("float"),
+            "w": Field("float", ("*",)),
+            "edges": Field("int", ("*",)),
+            "released": Field("int", ("*",)),
+            "m": Field("float", ("*", "*")),
+            "A": Field("float", ("*", "*")),
+            "S": Field("float", ("*", "*")),
+            "F": Field("float", ("*", "*")),
+            "R": Field("float", ("*", "*")),
+        },
+        {},
+    ),
     "alone": Exchange({}, {}),
     # Which head is best: sums of products of errors on held-out readings.
     "heads": Exchange({}, _MIX),

@@ -59,6 +59,29 @@ class Sensing:
     positions: Array
 
 
+@dataclass(frozen=True)
+class SiteMemory:
+    """What a site keeps of a run, so that new slots can be added to it. It never leaves.
+
+    Attributes
+    ----------
+    P, predictive : (m, k) latent vectors of the joint fit, and those used in gaps
+    r, guard_r : (m,) noise, and the noise the guard was computed with
+    B : (m, k) the projection with its scaling: new slots go through the same one
+    held : (m, N) readings kept out of the fit
+    curve, without : (m, N) the shared curve, and what it is without the reading itself
+    """
+
+    P: Array
+    predictive: Array
+    r: Array
+    guard_r: Array
+    B: Array
+    held: Mask
+    curve: Array
+    without: Array
+
+
 class FactorSite:
     """Answers the questions of :data:`~flfl.federation.factors.protocol.PROTOCOL`.
 
@@ -66,11 +89,16 @@ class FactorSite:
     computed about its exposure before its first upload.
     """
 
-    def __init__(self, sensing: Sensing, plan: FactorPlan, seed: int) -> None:
-        self.sensing, self.plan = sensing, plan
+    def __init__(
+        self, sensing: Sensing, plan: FactorPlan, seed: int, memory: SiteMemory | None = None
+    ) -> None:
+        self.sensing, self.plan, self.memory = sensing, plan, memory
         self.rng = sensor_stream(seed, "site " + " ".join(sensing.ids))
         self.held = draw_holdout(sensing.known, plan.holdout, self.rng)
+        if memory is not None:
+            self.held[:, : memory.held.shape[1]] = memory.held
         self.used = sensing.known & ~self.held
+        self._learning = self._released = False
         self.sizes: dict[str, int] = {"trials": len(plan.trials())}
         self.leverage = np.zeros(len(sensing.ids))
         self.log: list[str] = []
@@ -90,6 +118,9 @@ class FactorSite:
             "round": self._round,
             "finish": self._finish,
             "alone": self._alone,
+            "resume": self._resume,
+            "rewindow": self._rewindow,
+            "adopt": self._adopt,
         }
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
@@ -139,14 +170,26 @@ class FactorSite:
     def _span(
         self, slots: np.ndarray, scale: np.ndarray, length: np.ndarray, noise: np.ndarray
     ) -> Reply:
-        n = int(slots)
-        if not 1 < n <= self.used.shape[1] or float(scale) <= 0 or float(noise) <= 0:
+        n, N = int(slots), self.used.shape[1]
+        # Only a learned projection may look at some of the slots without the guard: the oldest,
+        # as many as the owners agreed to give up.
+        self._learning = self.plan.projection == "learned" and n == self.plan.learning_slots(N)
+        if n != N and not self._learning:
+            raise RefusedError(f"{self.sensing.name}: asked for {n} of {N} slots")
+        self._set_span(slice(0, n), float(scale), float(length), float(noise))
+        return self._counts()
+
+    def _set_span(self, span: slice, scale: float, length: float, noise: float) -> None:
+        if not (scale > 0 and length > 0 and noise > 0):
             raise RefusedError(f"{self.sensing.name}: the span it was sent makes no sense")
-        self.sizes["slots"] = n
-        self.units = Units(self.units.transform, self.units.centre, self.units.season, float(scale))
-        self.J = self.used[:, :n].astype(float)
-        self.Y = self._calm[:, :n] / float(scale)
-        self.smoother = smoothers.smoother(self.J, float(length), float(noise))
+        self._span_slots = span
+        self.sizes["slots"] = span.stop - span.start
+        self.units = Units(self.units.transform, self.units.centre, self.units.season, scale)
+        self.J = self.used[:, span].astype(float)
+        self.Y = self._calm[:, span] / scale
+        self.smoother = smoothers.smoother(self.J, length, noise)
+
+    def _counts(self) -> Reply:
         return {
             "counts": self.J.sum(axis=0),
             "speakers": smoothers.response(self.smoother).sum(axis=0),
@@ -157,6 +200,7 @@ class FactorSite:
     def _basis(
         self, rank: np.ndarray, learned: np.ndarray, knots: np.ndarray, width: np.ndarray
     ) -> Reply:
+        self._refuse_second_projection()
         k = int(rank)
         self.sizes["rank"] = k
         if learned:
@@ -172,6 +216,11 @@ class FactorSite:
         self._start_at_projection = not learned
         return {"gram": projection.gram(self.B)}
 
+    def _refuse_second_projection(self) -> None:
+        """Each new projection is k new equations about the same readings: one a run."""
+        if self._released:
+            raise RefusedError(f"{self.sensing.name}: its readings were already projected")
+
     def _whiten(
         self, W: np.ndarray, edges: np.ndarray, released: np.ndarray, counts: np.ndarray
     ) -> Reply:
@@ -180,7 +229,7 @@ class FactorSite:
         self.B = self._whitened = self.B @ W
         if self._start_at_projection:
             self.P = self.B
-        self.r = sensor_step.first_noise(self.Y, self.J, self.smoother)
+        self.r = self._guard_r = sensor_step.first_noise(self.Y, self.J, self.smoother)
         self._scale = np.ones(len(self.B))
         self.u = np.ones((len(self.B), len(self.windows)))
         # The leverage needs the network's noise sum, which comes with the next question.
@@ -200,8 +249,7 @@ class FactorSite:
             raise RefusedError(f"{self.sensing.name}: the counts leave out this site's readings")
         rate = windows.numbers_per_reading(counts, cut).max(initial=0.0)
         # While a projection is learned the owners give up the oldest slots; they said so.
-        learning = self.plan.projection == "learned" and n < self.used.shape[1]
-        if not learning and rate > self.plan.allowed + 1e-9:
+        if not self._learning and rate > self.plan.allowed + 1e-9:
             raise RefusedError(
                 f"{self.sensing.name}: {rate:.2f} numbers a reading were asked for, more than the"
                 f" {self.plan.allowed:.2f} that max_exposure {self.plan.max_exposure} allows"
@@ -232,17 +280,24 @@ class FactorSite:
 
     def _weigh(self) -> Reply:
         response = sensor_step.window_response(self.smoother, self.windows)
-        return {"w": (self.u * response).sum(axis=0), "power": float((self.P**2).sum())}
+        return {
+            "w": (self.u * response).sum(axis=0),
+            "power": float((self.P**2).sum()),
+            "sensors": len(self.P),
+        }
 
     # --- the rounds --------------------------------------------------------------------------
 
     def _open(self, w: np.ndarray, noise: np.ndarray, gain: np.ndarray) -> Reply:
         """The first upload of readings; the last chance to refuse it."""
+        self._refuse_second_projection()
         self.w, self.gain = w, float(gain)
-        self.leverage = guard.leverage(self.B, self.r, noise)
+        self.leverage = guard.leverage(self.B, self._guard_r, noise)
         self._before = self.P, self.r
-        if self.plan.guarded and self.sizes["slots"] == self.used.shape[1]:
-            self._check_leverage()
+        if not self._learning:
+            if self.plan.guarded:
+                self._check_leverage()
+            self._released = True
         return self._sums(np.zeros((self.sizes["slots"], self.sizes["rank"])))
 
     def _check_leverage(self) -> None:
@@ -268,8 +323,7 @@ class FactorSite:
         else:
             self._before = self.P, self.r
             self._fit_sensors(m, A, S, F, R)
-        learning = self.plan.projection == "learned" and len(m) < self.used.shape[1]
-        if self.plan.projection == "adaptive" or learning:
+        if self.plan.projection == "adaptive" or self._learning:
             self.B = projection.adaptive(self.P, self.r)
         return self._sums(m)
 
@@ -278,6 +332,9 @@ class FactorSite:
     ) -> None:
         plan = self.plan
         self.cov = dynamics.published_covariances(A, S, F, R, self.w, self.gain, self.windows)
+        if self.memory is not None:
+            # Latent vectors stay as they are: new slots teach the network about q only.
+            return
         self.P, self.r = sensor_step.sensor_step(
             self.Y, self.J, self.P, self.r, m, self.cov, plan.ridge, plan.dof
         )
@@ -287,8 +344,8 @@ class FactorSite:
         g = sensor_step.news_sum(
             self.Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, self.plan.clip
         )
-        held = self.held[:, : len(m)]
-        truth = self.model_units()[:, : len(m)]
+        held = self.held[:, self._span_slots]
+        truth = self.model_units()[:, self._span_slots]
         miss = np.abs(truth - self.P @ m.T)[held]
         return {
             "g": g,
@@ -307,14 +364,15 @@ class FactorSite:
         self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
     ) -> Reply:
         """Keep the shared model; the last word on ``p`` and ``r`` is the site's own."""
-        if len(m) < self.used.shape[1]:
+        if self._learning:
             self._learned = projection.adaptive(self.P, self.r)
             return {}
         self._fit_sensors(m, A, S, F, R)
         E = self.J * (self.Y - self.P @ m.T)
         seen = dynamics.observe(F, R, self.windows.released)
         level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
-        P = self._predictive(E, m, A, S, seen, level)
+        memory = self.memory
+        P = self._predictive(E, m, A, S, seen, level) if memory is None else memory.predictive
         K = loo.own_gain(
             self.B, self.u, self.smoother, self.windows, seen, A, S, self.cov, level, self.gain
         )
@@ -322,6 +380,12 @@ class FactorSite:
         # The shared curve as it would be without the reading itself.
         curve = P @ m.T
         without = curve - np.einsum("ik,itk->it", P, K, optimize=True) * E / (1 - own)
+        if memory is not None:
+            curve = np.hstack([memory.curve, curve])
+            without = np.hstack([memory.without, without])
+        self.remembered = SiteMemory(
+            self.P, P, self.r, self._guard_r, self.B, self.held, curve, without
+        )
         self._start_heads(curve, without)
         return {}
 
@@ -340,6 +404,61 @@ class FactorSite:
         readings = self.J.sum(axis=1, keepdims=True)
         trust = readings / (readings + 10.0 * m.shape[1])
         return trust * P + (1 - trust) * self.P
+
+    # --- new slots, new sensors --------------------------------------------------------------
+
+    def _resume(
+        self,
+        trial: np.ndarray,
+        first: np.ndarray,
+        scale: np.ndarray,
+        length: np.ndarray,
+        noise: np.ndarray,
+        rank: np.ndarray,
+    ) -> Reply:
+        """Only slots that no earlier run has seen: nothing is released a second time."""
+        memory, N = self.memory, self.used.shape[1]
+        if memory is None or int(first) != memory.held.shape[1] or not int(first) < N - 1:
+            raise RefusedError(f"{self.sensing.name}: there is no earlier run that ends there")
+        if memory.P.shape[1] != int(rank):
+            raise RefusedError(f"{self.sensing.name}: the earlier run had another rank")
+        self._units(trial)
+        self._set_span(slice(int(first), N), float(scale), float(length), float(noise))
+        self.sizes["rank"] = int(rank)
+        self.P, self.r, self.B, self._guard_r = memory.P, memory.r, memory.B, memory.guard_r
+        return self._counts()
+
+    def _rewindow(self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray) -> Reply:
+        self.windows = self._check_windows(edges, released, counts)
+        self.sizes["windows"] = len(self.windows)
+        self.u = np.ones((len(self.B), len(self.windows)))
+        return {"noise": guard.noise_sum(self.B, self._guard_r), "over": 0.0}
+
+    def _adopt(
+        self,
+        trial: np.ndarray,
+        scale: np.ndarray,
+        gain: np.ndarray,
+        w: np.ndarray,
+        edges: np.ndarray,
+        released: np.ndarray,
+        **model: np.ndarray,
+    ) -> Reply:
+        """Fit new sensors to a finished model: nothing of their readings leaves."""
+        m = model["m"]
+        if len(m) != self.used.shape[1] or len(w) + 1 != len(edges):
+            raise RefusedError(f"{self.sensing.name}: the model has other slots than the readings")
+        self._units(trial)
+        self._set_span(slice(0, len(m)), float(scale), 1.0, 1.0)
+        self.w, self.gain, self.windows = w, float(gain), windows.Windows(edges, released)
+        self.P = np.zeros((len(self.used), m.shape[1]))
+        self.r = np.maximum((self.Y**2).sum(axis=1) / np.maximum(self.J.sum(axis=1), 1.0), 1e-8)
+        for _ in range(5):
+            self._fit_sensors(m, **{name: model[name] for name in "ASFR"})
+        curve = self.P @ m.T
+        # The readings had no part in m, so the curve is already without them.
+        self._start_heads(curve, curve)
+        return {}
 
     def _alone(self) -> Reply:
         self.sizes["slots"] = self.used.shape[1]

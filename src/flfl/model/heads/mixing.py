@@ -242,7 +242,7 @@ def resolutions(raw: Array, known: NDArray[np.bool_]) -> Array:
 
     Examples
     --------
-    >>> resolutions(np.array([[1.0, 2.0], [0.5, np.pi]]), np.ones((2, 2), bool)).tolist()
+    >>> resolutions(np.array([[1.0, 8.0], [0.5, np.pi]]), np.ones((2, 2), bool)).tolist()
     [1.0, 0.0]
     """
     return np.array([resolution(row[mask]) for row, mask in zip(raw, known, strict=True)])

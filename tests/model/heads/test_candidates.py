@@ -1,0 +1,138 @@
+"""Candidates: none sees the reading it estimates; spikes; the boosted head."""
+
+import numpy as np
+import pytest
+
+from flfl.model.heads import boosted as trees
+from flfl.model.heads import candidates as local
+from flfl.model.heads.interpolation import Neighbours
+
+
+@pytest.fixture
+def site():
+    rng = np.random.default_rng(0)
+    common = np.cumsum(rng.standard_normal(300)) * 0.3
+    Y = common - common.mean() + 0.3 * rng.standard_normal((3, 300))
+    return Y, rng.random(Y.shape) < 0.6, np.tile(common - common.mean(), (3, 1)), rng
+
+
+def test_no_candidate_sees_its_own_reading(site):
+    Y, J, curve, _ = site
+    before = local.candidates(Y, J, curve, curve)
+    for i, t in np.argwhere(J)[5:-5:60]:
+        changed = Y.copy()
+        changed[i, t] += 1.0
+        after = local.candidates(changed, J, curve, curve, before.dynamics)
+        moved = np.abs(after.values - before.values)[:, i, t]
+        for name, move in zip(local.NAMES, moved, strict=True):
+            # Kriging weights come from all readings, and the shared curve is given.
+            limit = 0.1 if "kriged" in name else 1e-6
+            assert move < limit or name not in local.LEAVE_ONE_OUT, name
+
+
+def test_candidates_are_in_the_order_of_their_names(site):
+    Y, J, curve, _ = site
+    made = local.candidates(Y, J, curve, curve)
+    assert made.values.shape == (len(local.NAMES), *Y.shape)
+    np.testing.assert_array_equal(made.values[local.NAMES.index("shared")], curve)
+    assert np.isfinite(made.values).all()
+    assert (made.deviations > 0).all()
+    errors = np.abs(made.values - Y)[:, ~J].mean(axis=1)
+    assert errors[local.NAMES.index("site")] < errors[local.NAMES.index("alone linear")]
+
+
+@pytest.mark.parametrize("spoil", ["silent", "single", "constant", "lone"])
+def test_odd_sensors_are_no_exception(site, spoil):
+    Y, J, curve, _ = site
+    if spoil == "silent":
+        J[0] = False
+    if spoil == "single":
+        J[0] = np.arange(300) == 7
+    if spoil == "constant":
+        Y[0] = curve[0] = 0.0
+    rows = slice(1) if spoil == "lone" else slice(None)
+    made = local.candidates(Y[rows], J[rows], curve[rows], curve[rows])
+    assert np.isfinite(made.values).all()
+    assert np.isfinite(made.deviations).all()
+    assert np.isfinite(local.scale_features(made, made.values)).all()
+
+
+def test_spikes_are_lone_and_episodes_are_not():
+    rng = np.random.default_rng(1)
+    Y, known = rng.standard_normal((2, 400)), rng.random((2, 400)) < 0.8
+    known[:, 95:215] = True
+    Y[0, 100] = 60.0
+    Y[1, 200:206] = 60.0  # lasts: its neighbours vouch for it
+    found = local.spikes(Y, known, np.zeros_like(Y))
+    assert np.argwhere(found).tolist()[0] == [0, 100]
+    assert not found[1, 201:205].any()
+    assert not (found & ~known).any()
+
+
+def test_a_quiet_sensor_has_no_spikes():
+    assert not local.spikes(np.zeros((1, 50)), np.ones((1, 50), bool), np.zeros((1, 50))).any()
+
+
+def boost(site, rng, Y=None):
+    truth, J, curve, _ = site
+    Y = truth if Y is None else Y
+    held = J & (np.random.default_rng(5).random(J.shape) < 0.1)
+    fit = local.candidates(Y, J & ~held, curve, curve)
+    final = local.candidates(Y, J, curve, curve, fit.dynamics)
+    bases = (fit.values[0] + 1.0, final.values[0] + 1.0)  # a bias to be learned
+    masks = (J & ~held, held, ~J)
+    phase = np.arange(300) % 24
+    return bases, masks, local.boosted(fit, final, bases, Y, masks, curve, phase, rng)
+
+
+def test_boosting_corrects_its_base_and_nothing_else(site):
+    Y = site[0]
+    bases, (_, held, gaps), out = boost(site, np.random.default_rng(0))
+    for base, got, at in zip(bases, out, (held, gaps), strict=True):
+        np.testing.assert_array_equal(got[~at], base[~at])
+        assert np.abs(got - Y)[at].mean() < 0.4 * np.abs(base - Y)[at].mean()
+
+
+def test_boosting_learns_nothing_from_what_is_held_out(site):
+    Y, J, *_ = site
+    held = J & (np.random.default_rng(5).random(J.shape) < 0.1)
+    _, _, (one, _) = boost(site, np.random.default_rng(0))
+    _, _, (two, _) = boost(site, np.random.default_rng(0), np.where(held, 1e3, Y))
+    np.testing.assert_array_equal(one[held], two[held])
+
+
+def test_a_neighbour_that_never_exists_does_not_break_the_trees():
+    X = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
+    X[:, 1] = np.nan
+    model = trees.fit_boosted(X, X[:, 0].astype(float))
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_training_rows_are_known_entries_drawn_once(site):
+    J = site[1]
+    rows, slots = trees.training_rows(J, np.random.default_rng(0), 50)
+    assert len(rows) == len({*zip(rows.tolist(), slots.tolist(), strict=True)}) == 50
+    assert J[rows, slots].all()
+    assert len(trees.training_rows(J, np.random.default_rng(0), 10**6)[0]) == J.sum()
+
+
+def test_features_are_relative_to_the_base():
+    shape = (2, 10)
+    rng = np.random.default_rng(0)
+    near = Neighbours(rng.standard_normal((4, *shape)), rng.integers(1, 5, (4, *shape)) * 1.0)
+
+    def table(shift):
+        evidence = trees.Evidence(
+            np.full(shape, shift), np.ones((1, *shape)) + shift,
+            Neighbours(near.value + shift, near.distance), np.ones((1, *shape)),
+            np.zeros(shape), np.zeros(10, int), np.zeros((4, *shape)),
+        )  # fmt: skip
+        return trees.features(evidence, np.array([0, 1]), np.array([0, 9]))
+
+    differ = (np.abs(table(0.0) - table(3.0)) > 1e-5).any(axis=0)
+    assert differ.sum() == 1  # the base itself
+
+
+def test_phase_follows_elapsed_time():
+    assert local.phase(np.array([0.0, 23.0, 24.0, 49.0]), 24).tolist() == [0, 23, 0, 1]
+    assert local.phase(np.arange(3.0), 0).tolist() == [0, 0, 0]

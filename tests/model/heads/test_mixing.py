@@ -1,0 +1,143 @@
+"""Laws of the mixture: weights on the simplex, shrinkage, resolution."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from flfl.model.heads import mixing
+
+seeds = st.integers(0, 10_000)
+
+
+def problem(seed, C=5):
+    rng = np.random.default_rng(seed)
+    errors = rng.standard_normal((C, 40)) * rng.uniform(0.5, 2, (C, 1)) + rng.standard_normal(40)
+    prior = rng.dirichlet(np.ones(C))
+    return errors @ errors.T, prior
+
+
+@given(seeds, st.floats(0, 1e4))
+def test_weights_lie_on_the_simplex(seed, strength):
+    w = mixing.simplex_weights(*problem(seed), strength)
+    assert (w >= 0).all()
+    assert w.sum() == pytest.approx(1)
+
+
+@given(st.integers(0, 30), st.sampled_from([1.0, 50.0]))
+def test_weights_minimise(seed, strength):
+    G, prior = problem(seed)
+
+    def cost(w):
+        return w @ G @ w + strength * ((w - prior) ** 2).sum()
+
+    best = minimize(
+        cost, prior, method="SLSQP", bounds=[(0, 1)] * 5,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+    )  # fmt: skip
+    assert cost(mixing.simplex_weights(G, prior, strength)) <= best.fun * (1 + 1e-6)
+
+
+@given(seeds)
+def test_a_strong_pull_gives_the_prior(seed):
+    G, prior = problem(seed)
+    np.testing.assert_allclose(mixing.simplex_weights(G, prior, 1e12), prior, atol=1e-6)
+
+
+def test_stacked_problems_do_not_touch_each_other():
+    cases = [problem(seed) for seed in range(6)]
+    G, prior = (np.stack(x) for x in zip(*cases, strict=True))
+    together = mixing.simplex_weights(G, prior, np.arange(6.0))
+    for n, (g, p) in enumerate(cases):
+        np.testing.assert_allclose(together[n], mixing.simplex_weights(g, p, float(n)), atol=1e-9)
+
+
+def test_a_clearly_better_candidate_gets_the_weight():
+    rng = np.random.default_rng(0)
+    e = rng.standard_normal((3, 5000)) * np.array([[1.0], [0.1], [2.0]])
+    G = mixing.error_sums(e, np.ones(5000), np.arange(5000) % 2, 2)
+    W = mixing.network_weights(G, float(np.trace(G.sum(0))) / 3 / 5000, np.ones(2))
+    assert (W[:, 1] > 0.9).all()
+
+
+def test_a_bin_without_entries_takes_the_common_weights():
+    rng = np.random.default_rng(0)
+    e = rng.standard_normal((2, 3000)) * np.array([[1.0], [0.3]])
+    G = mixing.error_sums(e, np.ones(3000), np.zeros(3000, int), 3)
+    W = mixing.network_weights(G, 0.5, np.ones(3))
+    np.testing.assert_allclose(W[1], W[2])
+    np.testing.assert_allclose(W[1], W[0], atol=0.05)
+
+
+def test_error_sums_add_up_over_sites():
+    rng = np.random.default_rng(1)
+    e, w, b = rng.standard_normal((3, 100)), rng.random(100), rng.integers(0, 4, 100)
+    parts = [mixing.error_sums(e[:, s], w[s], b[s], 4) for s in (slice(30), slice(30, 100))]
+    np.testing.assert_allclose(sum(parts), mixing.error_sums(e, w, b, 4))
+
+
+def test_a_sensor_deviates_only_when_its_own_errors_say_so():
+    rng = np.random.default_rng(2)
+    sensor = np.repeat([0, 1, 2], [2000, 2000, 3])
+    good = np.where(sensor == 1, 1, 0)  # sensor 1 is better served by the other candidate
+    good[-3:] = 1  # so seems sensor 2, but by three readings only
+    e = rng.standard_normal((2, len(sensor)))
+    e[good, np.arange(len(sensor))] *= 0.1
+    network = np.array([[0.5, 0.5]])
+    W = mixing.local_weights(
+        e, np.ones(len(sensor)), np.zeros(len(sensor), int), sensor, 3, network, np.array([0.5])
+    )[:, 0]
+    assert W[0, 0] > 0.8
+    assert W[1, 1] > 0.8
+    assert abs(W[2, 0] - 0.5) < 0.1
+    np.testing.assert_allclose(W.sum(axis=1), 1)
+
+
+def test_robust_weights_turn_squares_into_absolute_errors():
+    e = np.array([-3.0, 0.5, 2.0])
+    np.testing.assert_allclose(mixing.robust_weight(e, 0.1) * e**2, np.abs(e))
+
+
+def test_runs_are_counted_within_a_sensor():
+    sensor, slot = np.array([0, 0, 1, 1, 1]), np.array([4, 5, 6, 8, 9])
+    assert mixing.run_lengths(sensor, slot).tolist() == [2, 2, 1, 2, 2]
+    assert mixing.run_lengths(sensor[:0], slot[:0]).tolist() == []
+
+
+def test_combination_of_one_candidate_is_that_candidate():
+    X = np.random.default_rng(0).standard_normal((3, 2, 4))
+    W = np.zeros((2, 5, 3))
+    W[0, :, 2] = W[1, :, 0] = 1
+    bins = np.array([[0, 1, 2, 3], [4, 3, 2, 1]])
+    got = mixing.combine(X, W, np.arange(2)[:, None], bins)
+    np.testing.assert_array_equal(got, [X[2, 0], X[0, 1]])
+
+
+@given(seeds, st.sampled_from([0.01, 0.1, 1.0, 5.0]))
+def test_resolution_is_found(seed, step):
+    rng = np.random.default_rng(seed)
+    values = step * rng.integers(1, 500, 200) + 0.0
+    values[0] = step  # so that no coarser step fits all
+    values[1:8] = step * (2 * rng.integers(1, 9, 7) + 1)
+    found = mixing.resolution(values)
+    assert found >= step - 1e-12
+    assert np.mean(np.abs(values / found - np.round(values / found)) < 1e-4) >= 0.98
+
+
+def test_snapping_moves_by_at_most_its_width():
+    x = np.linspace(-3, 3, 301)
+    for width in mixing.WIDTHS:
+        moved = mixing.snap(x, 1.0, width)
+        assert np.abs(moved - x).max() <= width + 1e-12
+    np.testing.assert_array_equal(mixing.snap(x, 0.0, 0.5), x)
+    np.testing.assert_array_equal(mixing.snap(x, 1.0, 0.5), np.round(x))
+
+
+def test_width_is_chosen_by_absolute_error_without_hurting_squares():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 30, 4000) * 1.0
+    near = truth + 0.1 * rng.standard_normal(4000)
+    assert mixing.choose_width(mixing.snap_sums(near, 1.0, truth)) >= 0.4
+    far = truth + 3 * rng.standard_normal(4000)
+    assert mixing.choose_width(mixing.snap_sums(far, 0.0, truth)) == 0
