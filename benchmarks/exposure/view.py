@@ -47,7 +47,9 @@ class View:
     m, P : the last mean and the sensors' last loadings; ``P @ m.T`` is the common picture
     predictive : (M, N) news against the picture that the *other* sensors give
     length, noise : of the sensors' own smoothers, published
-    clip : news beyond so many robust deviations are cut before the upload
+    spoken : (M, N) the series that the sites put into the sums
+    clip : news of it beyond so many robust deviations are cut in every round (never, under the
+        guard)
     leverage : (M,) what the sites computed before their first upload
     """
 
@@ -62,6 +64,7 @@ class View:
     predictive: Array
     length: float
     noise: float
+    spoken: Array
     clip: float
     leverage: Array
 
@@ -77,7 +80,7 @@ class View:
 
     def uploaded(self, one: Round) -> Array:
         """What the sites smoothed and summed in a round (M, N)."""
-        return guard.clip_news(self.J * (self.Y - one.P @ one.m.T), self.J, self.clip)
+        return guard.clip_news(self.J * (self.spoken - one.P @ one.m.T), self.J, self.clip)
 
     def numbers_per_reading(self) -> float:
         """The most numbers released for each reading in any window."""
@@ -149,7 +152,8 @@ def listen(
         predictive=np.vstack([_predictive_news(site, final) for site in heard.sites]),
         length=float(heard.published["span"]["length"]),
         noise=float(heard.published["span"]["noise"]),
-        clip=heard.sites[0].plan.clip,
+        spoken=np.vstack([site._spoken()[0] for site in heard.sites]),
+        clip=heard.sites[0]._spoken()[1],
         leverage=np.concatenate([site.leverage for site in heard.sites]),
         **stacked,
     )

@@ -149,3 +149,17 @@ def test_everyone_computes_the_same_covariances():
     arguments = (A, S, F, F @ F.T + np.eye(2), np.array([0.4, 1.7]), 1.2, windows)
     one, two = (dynamics.published_covariances(*arguments) for _ in range(2))
     np.testing.assert_array_equal(one.full(), two.full())
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_the_sums_see_what_their_information_acts_on(name):
+    rng, k = np.random.default_rng(7), 2
+    windows = Windows(np.cumsum([0, *CUTS[name]]), np.full(len(CUTS[name]), k))
+    A, S = model(rng, k)
+    information = windows.per_slot(rng.random(len(windows))[:, None, None] * np.eye(k))
+    m = rng.standard_normal((14, k))
+    added = dense_precision(A, S, information, windows) - dense_precision(
+        A, S, np.zeros_like(information), windows
+    )
+    acted = (information @ dynamics.seen(m, windows)[:, :, None])[:, :, 0]
+    np.testing.assert_allclose((added @ m.ravel()).reshape(m.shape), acted, atol=1e-9)

@@ -188,6 +188,7 @@ class FactorSite:
         self.J = self.used[:, span].astype(float)
         self.Y = self._calm[:, span] / scale
         self.smoother = smoothers.smoother(self.J, length, noise)
+        self._tamed: Array | None = None
 
     def _counts(self) -> Reply:
         return {
@@ -341,8 +342,9 @@ class FactorSite:
 
     def _sums(self, m: np.ndarray) -> Reply:
         """The one place where readings enter a message: ``g``."""
+        Y, clip = self._spoken()
         g = sensor_step.news_sum(
-            self.Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, self.plan.clip
+            Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, clip
         )
         held = self.held[:, self._span_slots]
         truth = self.model_units()[:, self._span_slots]
@@ -355,6 +357,20 @@ class FactorSite:
             "held": float(np.minimum(miss, 5.0).sum()),
             "held_n": float(held.sum()),
         }
+
+    def _spoken(self) -> tuple[Array, float]:
+        """The series that enters the sums, and where its news is still to be clipped.
+
+        Under the guard the spikes are cut once, before the first upload, against what the site
+        itself can guess: then ``g`` is the same linear function of one series in every round, and
+        the rounds together say no more about it than one. Cutting anew against every round's
+        residual would tell the coordinator which readings were cut, and by how much.
+        """
+        if not self.plan.guarded or self._learning:
+            return self.Y, self.plan.clip
+        if self._tamed is None:
+            self._tamed = sensor_step.tame(self.Y, self.J, self.smoother, self.plan.clip)
+        return self._tamed, np.inf
 
     def model_units(self) -> Array:
         """Every known reading in model units, unclipped; zero where unknown (m, N)."""

@@ -135,6 +135,25 @@ def news_sum(
     return np.asarray(g * (np.arange(B.shape[1]) < windows.released[:, None]))
 
 
+def tame(Y: Array, J: Array, factor: Smoother, clip: float) -> Array:
+    """Readings whose news is cut at ``clip`` robust deviations, once and for all (M, N).
+
+    The news is what neither the site's other sensors nor the reading's own neighbours in time
+    foretell, so that nothing of the network is needed to know it.
+
+    Examples
+    --------
+    >>> from flfl.model.shared.smoothers import smoother
+    >>> Y = np.array([[0.0, 0.1, -0.1, 9.0, 0.1, 0.0, -0.1, 0.0]])
+    >>> J = np.ones_like(Y)
+    >>> bool(tame(Y, J, smoother(J, 3.0, 0.1), 3.0)[0, 3] < 3)
+    True
+    """
+    guess = others_guess(Y, J, factor)
+    guess += neighbour_guess(J * (Y - guess), J)
+    return J * (guess + clip_news(J * (Y - guess), J, clip))
+
+
 def window_response(factor: Smoother, windows: Windows) -> Array:
     """``mean_tau[resp_it]`` (M, n_windows): what the guard and ``w`` are made of."""
     return windows.mean(response(factor))
