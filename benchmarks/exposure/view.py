@@ -75,8 +75,8 @@ class View:
 
     @property
     def clipped(self) -> Array:
-        """The same with spikes cut as the sites cut them: the bulk of the news."""
-        return guard.clip_news(self.news, self.J, self.clip)
+        """The same with spikes cut at three robust deviations: the bulk of the news."""
+        return guard.clip_news(self.news, self.J, 3.0)
 
     def uploaded(self, one: Round) -> Array:
         """What the sites smoothed and summed in a round (M, N)."""

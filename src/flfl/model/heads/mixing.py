@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 BINS = len(EDGES) + 1
-STEPS = (1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
+STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 """Resolutions to look for in a sensor's readings."""
 WIDTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """How near to a multiple of the reading's resolution a value must be to be moved there."""
@@ -204,7 +204,7 @@ def local_weights(
 def resolution(values: Array, *, share: float = 0.98) -> float:
     """Largest step of which nearly all of a sensor's readings are multiples; 0 if none.
 
-    Steps are tried from the power of ten below the readings' spread downwards, so that the
+    Steps are tried from the power of ten above the readings' spread downwards, so that the
     answer follows the unit.
 
     Examples

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flfl.model.shared import sensor_step as step
 from flfl.model.shared import smoothers
-from flfl.model.shared.units import FORWARD, Units, known_mean, periodic_mean
+from flfl.model.shared.units import FORWARD, Units, known_mean, periodic_mean, robust_limits
 
 Array = NDArray[np.float64]
 
@@ -40,18 +40,20 @@ def local_errors(raw: Array, J: Array, transform: str, period: int, positions: A
     >>> bool(np.isclose(small, large))
     True
     """
-    known = np.where(J > 0, raw, 0.0)
+    # One spike a thousand times the rest must not decide.
+    middle, width = robust_limits(np.where(J > 0, raw, 0.0), J)
+    known = J * np.clip(np.where(J > 0, raw, 0.0), middle - width, middle + width)
     Z = J * FORWARD[transform](known)
     centre, season = known_mean(Z, J), np.zeros_like(Z)
     if period:
         season = periodic_mean(J * (Z - centre), J, period, positions)
     units = Units(transform, centre, season)
-    Y = units.forward(raw, J > 0)
+    Y = units.forward(known, J > 0)
     guess = step.others_guess(Y, J, smoothers.smoother(J, 3.0, 0.1))
     guess += step.neighbour_guess(J * (Y - guess), J)
     error = J * (units.back(guess) - known)
     spread = np.sqrt(known_mean((J * (known - known_mean(known, J))) ** 2, J))
-    # A constant sensor says nothing; one spike a thousand times the rest must not decide.
+    # A constant sensor says nothing.
     share = np.abs(error) / np.where(spread > 0, spread, np.inf)
     return float(np.minimum(share, 10.0).sum())
 

@@ -58,9 +58,12 @@ class Units:
 
 
 def periodic_mean(
-    X: Array, J: Array, period: int, positions: Array, ridge: float = 2.0, harmonics: int = 3
+    X: Array, J: Array, period: int, positions: Array, ridge: float = 2.0, harmonics: int = 6
 ) -> Array:
     """Each sensor's own season by ridge on a few harmonics of ``period`` steps (M, N).
+
+    The ridge of a harmonic grows with its order: a few readings give a smooth season, many a
+    sharp one. Six harmonics of twelve months are a mean for every month.
 
     Examples
     --------
@@ -72,7 +75,8 @@ def periodic_mean(
     angle = 2 * np.pi * positions / period
     orders = range(1, min(harmonics, max(period // 2, 1)) + 1)
     Phi = np.array([f(h * angle) for h in orders for f in (np.cos, np.sin)])
-    gram = np.einsum("at,it,bt->iab", Phi, J, Phi, optimize=True) + ridge * np.eye(len(Phi))
+    gram = np.einsum("at,it,bt->iab", Phi, J, Phi, optimize=True)
+    gram += ridge * np.diag(np.repeat(orders, 2))
     coefficients = np.linalg.solve(gram, ((J * X) @ Phi.T)[:, :, None])[:, :, 0]
     return np.asarray(coefficients @ Phi)
 
