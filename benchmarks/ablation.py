@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-
 import results
+
 from flfl.federation.factors import heads as local_heads
 from flfl.federation.factors import program
 from flfl.federation.factors.site import FactorSite

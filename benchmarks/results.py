@@ -127,8 +127,9 @@ def show(arguments: argparse.Namespace) -> None:
     for r in rows:
         cells.setdefault((r["config"], r["data"], r["pattern"], r["rate"]), []).append(r)
     print(
-        "| settings | data | pattern | rate | seeds | MAE / RMSE | linear | pchip | coverage | width"
-        " | width alone | rounds | exchanges | numbers a reading | exposure | worse than pchip | s |"
+        "| settings | data | pattern | rate | seeds | MAE / RMSE | linear | pchip | coverage"
+        " | width | width alone | rounds | exchanges | numbers a reading | exposure"
+        " | worse than pchip | s |"
     )
     print("|" + "---|" * 17)
     for (config, data, pattern, rate), found in cells.items():

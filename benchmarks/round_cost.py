@@ -78,7 +78,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=60)
     repeats = parser.parse_args().repeats
     print(
-        f"{'sensors':>8} {'slots':>6} {'rank':>5} {'rate':>5} {'sites':>6} {'round ms':>9} {'bare ms':>8} {'ratio':>6}"
+        f"{'sensors':>8} {'slots':>6} {'rank':>5} {'rate':>5} {'sites':>6} {'round ms':>9}"
+        f" {'bare ms':>8} {'ratio':>6}"
     )
     with threadpool_limits(limits=1):
         for rate in (0.1, 0.9):

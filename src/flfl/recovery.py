@@ -270,7 +270,7 @@ class _Runner:
     ) -> None:
         if warm_start is not None and method != "flfl":
             raise InputError(f"{method} cannot go on from an earlier run", where="warm_start")
-        self._fit_options = {} if warm_start is None else {"warm_start": warm_start}
+        self._fit_options: dict[str, Any] = {} if warm_start is None else {"warm_start": warm_start}
         self.table, self.network, self.method = table, network, method
         self.seed, self.progress, self.options = seed, progress, options
         self.label = "flfl" if method.startswith("flfl") else method

@@ -148,7 +148,8 @@ def asked_until(coordinator, sites, kind, change):
         ("whiten", lambda b: b.update(edges=b["edges"][::-1]), "do not cover|out of order"),
         ("open", lambda b: b.update(noise=0.01 * b["noise"]), "would be exposed"),
         ("span", lambda b: b.update(scale=np.array(-1.0)), "no sense"),
-        ("span", lambda b: b.update(slots=np.array(10**6)), "no sense"),
+        ("span", lambda b: b.update(slots=np.array(10**6)), "asked for 1000000 of 400"),
+        ("span", lambda b: b.update(slots=np.array(399)), "asked for 399 of 400"),
         ("units", lambda b: b.update(trial=np.array(77)), "no trial 77"),
     ],
 )

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from flfl.baselines.interpolate import Linear, Mean, Pchip
+from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
@@ -64,6 +65,12 @@ METHODS: dict[str, Method] = {
             "latent factors by alternating least squares, central",
             pooled=True,
             seeded=True,
+        ),
+        Method(
+            "kalman-em",
+            KalmanEM,
+            "a full-rank linear dynamical system learned by EM, central",
+            pooled=True,
         ),
         Method("linear", Linear, "each sensor alone: straight lines between its readings"),
         Method("pchip", Pchip, "each sensor alone: shape-preserving cubics"),

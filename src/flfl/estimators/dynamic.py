@@ -146,6 +146,7 @@ class FLFL(BaseRecoverer):
         rest.
         """
         self._warm = warm_start
+        self._table = X
         return super().fit(X, y, sensors=sensors, sites=sites)
 
     def partial_fit(
@@ -161,16 +162,12 @@ class FLFL(BaseRecoverer):
         The first call is a ``fit``. Sensors and sites stay those of the first call.
         """
         if not hasattr(self, "remembered_"):
-            self.fit(X, y, sensors=sensors, sites=sites)
-            self._table = X
-            return self
+            return self.fit(X, y, sensors=sensors, sites=sites)
         more = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
         table: Any = np.vstack([np.asarray(self._table, dtype=float), more])
         if isinstance(X, pd.DataFrame) and isinstance(self._table, pd.DataFrame):
             table = pd.concat([self._table, X])
-        self.fit(table, sensors=self._sensors, warm_start=self.remembered_)
-        self._table = table
-        return self
+        return self.fit(table, sensors=self._sensors, warm_start=self.remembered_)
 
     def fold_in(
         self,

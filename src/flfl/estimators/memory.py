@@ -64,7 +64,7 @@ def save_model(path: str | Path, run: Remembered) -> None:
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
 
     def write(file: BinaryIO) -> None:
-        np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
     write_files({path: write})
     Path(path).chmod(0o600)

@@ -102,7 +102,11 @@ class LocalHeads:
     @property
     def errors(self) -> Array:
         """Held-out errors of the candidates (C, n), in model units, spikes reined in."""
-        return np.clip(self.X[:, *self.at] - self.Y[self.at], -5.0, 5.0)
+        return np.clip(self._at_held(self.X) - self.Y[self.at], -5.0, 5.0)
+
+    def _at_held(self, values: Array) -> Array:
+        """Held-out entries (C, n) of a stack (C, m, N)."""
+        return values[:, self.at[0], self.at[1]]
 
     def _sums(self, weight: Array, mixed: Array) -> Reply:
         G = mixing.error_sums(self.errors, weight, self.bins, mixing.BINS)
@@ -178,7 +182,7 @@ class LocalHeads:
         for train, use in self._halves():
             W = deviate(train)
             self._honest[use] = mixing.combine(
-                self.X[:, *self.at][:, use], W, sensor[use], self.bins[use]
+                self._at_held(self.X)[:, use], W, sensor[use], self.bins[use]
             )
         self._steps = mixing.resolutions(self.raw, self.known)
         # In units of each sensor's spread, so that the sums fit whatever the readings are.
@@ -209,7 +213,7 @@ class LocalHeads:
     def _publish(self, snap: np.ndarray) -> Reply:
         """Intervals and the way back to the readings' units; nothing more is asked."""
         error = self.Y[self.at] - self._honest
-        features = local.scale_features(self.fit, self.X)[:, *self.at]
+        features = self._at_held(local.scale_features(self.fit, self.X))
         calibration = intervals.calibrate(
             features, error, self.bins, mixing.BINS, level=self.plan.coverage
         )

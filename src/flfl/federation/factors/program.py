@@ -133,7 +133,7 @@ class Coordination:
         self.settings = settings
         first = earlier.windows.n_slots
         self._phase = "guard"
-        self.sizes |= {"slots": self.n_slots - first, "rank": settings.rank}
+        self.sizes.update(slots=self.n_slots - first, rank=settings.rank)
         replies = yield self._ask(
             "resume",
             trial=settings.trial,
@@ -257,7 +257,7 @@ class Coordination:
         counts = (yield self._ask("span", slots=n_slots, **span)).total["counts"]
         allowed = np.inf if trusted else self.plan.allowed
         cut = windows.cut(counts, settings.rank, allowed, settings.least)
-        self.sizes |= {"rank": settings.rank, "windows": len(cut)}
+        self.sizes.update(rank=settings.rank, windows=len(cut))
         if not learning:
             self.windows = cut
             self.ledger.numbers = int(cut.released.sum())

@@ -207,7 +207,7 @@ class FactorSite:
         if learned:
             if self._learned is None:
                 raise RefusedError(f"{self.sensing.name}: no projection was learned")
-            self.B, self.P = self._learned, self.P
+            self.B = self._learned
         elif self.sensing.plane is None:
             self.B = projection.keyed_vectors(self.sensing.ids, k, b"flfl")
         elif k < 2:

@@ -61,7 +61,7 @@ class Candidates:
         return holdout.distance_bin(self.near.nearest)
 
 
-def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 8.0) -> Mask:
+def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 7.0) -> Mask:
     """Readings far from the shared curve *and* from their own neighbours in time (M, N).
 
     Far is ``most`` robust standard deviations of the sensor's own. A real episode lasts, and

@@ -111,6 +111,8 @@ def clip_news(E: Array, known: Array, at: float) -> Array:
     >>> clip_news(E, np.ones((1, 5)), 3.0).round(4).tolist()
     [[1.0, -1.0, 1.0, -1.0, 4.4478]]
     """
+    if not np.isfinite(at):
+        return E
     absolute = np.where(known > 0, np.abs(E), np.nan)
     limit = at * 1.4826 * _row_median(absolute)[:, None]
     return np.clip(E, -limit, limit)

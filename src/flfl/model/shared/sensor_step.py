@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.model.heads.interpolation import neighbours
 from flfl.model.shared.dynamics import Covariances
 from flfl.model.shared.guard import clip_news
 from flfl.model.shared.smoothers import Smoother, response, smooth
@@ -150,7 +151,11 @@ def tame(Y: Array, J: Array, factor: Smoother, clip: float) -> Array:
     True
     """
     guess = others_guess(Y, J, factor)
-    guess += neighbour_guess(J * (Y - guess), J)
+    near = neighbours(J * (Y - guess), J > 0)
+    # A median of two neighbours on each side: one spike among them does not move it.
+    values = np.where(np.isfinite(near.distance), near.value, np.nan)
+    values[:, np.isnan(values).all(axis=0)] = 0.0
+    guess += np.nanmedian(values, axis=0)
     return J * (guess + clip_news(J * (Y - guess), J, clip))
 
 
