@@ -45,7 +45,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     print(
-        "| data | kalman-em s | shared fit s | heads s | full s | quick s | shared / em | full / em |"
+        "| data | kalman-em s | shared fit s | heads s | full s | quick s"
+        " | shared / em | full / em |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for name, rate in CELLS:

@@ -22,6 +22,10 @@ Steps = Generator[Ask, Replies, None]
 
 _KNEE = 0.2
 """Errors below this share of the mean absolute error count as squares, above as absolutes."""
+_STILL_LEARNING = 0.01
+_LONGER = 3
+"""A run whose last round still lowered the error by a per cent goes on, up to three times as
+long: where whole regions are dark, the sums say little about some directions of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
 _LEAST_KNEE = 1e-3
@@ -326,7 +330,8 @@ class Coordination:
         step, lowest = 1.0, np.inf
         fewest = self.plan.least_rounds if learn else 2
         replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
-        for n in range(settings.rounds):
+        most = settings.rounds if self.plan.rounds else _LONGER * settings.rounds
+        for n in range(most):
             before, sums = state, replies
             state = self._update(before, sums, cut, w, step, settings, learn)
             replies = yield self._ask("round", **state.body(), back=0)
@@ -341,9 +346,13 @@ class Coordination:
                 state, step = before, 2 * step
                 replies = yield self._ask("round", **state.body(), back=1)
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
-            elif n + 1 >= fewest and error > (1 - self.plan.plateau) * lowest:
+            elif (n + 1 >= fewest and error > (1 - self.plan.plateau) * lowest) or (n + 1 >= settings.rounds and error > (1 - _STILL_LEARNING) * lowest):
                 break
             lowest = min(lowest, error)
+        if n + 1 > settings.rounds:
+            self.ledger.notes.append(
+                f"{n + 1} rounds instead of {settings.rounds}: long outages are learned slowly"
+            )
         yield self._ask("finish", **state.body())
         if not learning:
             self.published = Published(settings, state, cut, w)
