@@ -220,6 +220,6 @@ def _what_left(summary: dict[str, Any], method: Method) -> str:
         return f"{sent} The coordinator can compute every reading from what it received."
     return (
         f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f" At most {100 * worst:.0f} % of what is news in any sensor's readings can be read from"
-        f" them (median {100 * summary['exposure']['median']:.0f} %)."
+        f" Exposure that the sites computed before sending: at most {worst:.2f} of any sensor's"
+        f" news, median {summary['exposure']['median']:.2f}."
     )

@@ -346,7 +346,7 @@ class Coordination:
                 state, step = before, 2 * step
                 replies = yield self._ask("round", **state.body(), back=1)
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
-            elif (n + 1 >= fewest and error > (1 - self.plan.plateau) * lowest) or (n + 1 >= settings.rounds and error > (1 - _STILL_LEARNING) * lowest):
+            elif error > (1 - self._worth(n + 1, fewest, settings.rounds)) * lowest:
                 break
             lowest = min(lowest, error)
         if n + 1 > settings.rounds:
@@ -356,6 +356,12 @@ class Coordination:
         yield self._ask("finish", **state.body())
         if not learning:
             self.published = Published(settings, state, cut, w)
+
+    def _worth(self, n: int, fewest: int, planned: int) -> float:
+        """By which share round n must have lowered the error for another one to be asked."""
+        if n >= planned:
+            return _STILL_LEARNING
+        return self.plan.plateau if n >= fewest else -np.inf
 
     def _update(
         self,
