@@ -297,11 +297,13 @@ class TestEstimator:
         for i in range(14):
             X[50 + 30 * i : 90 + 30 * i, i] = np.nan
         gaps = np.isnan(X)
-        clean = np.abs(FLFL().fit(X).estimates_ - truth)[gaps].mean()
+        clean = np.abs(FLFL(transformation="none").fit(X).estimates_ - truth)[gaps].mean()
         alone = np.interp(t, t[~gaps[:, 0]], X[~gaps[:, 0], 0])
         assert clean < 0.5 * np.abs(alone - truth[:, 0])[gaps[:, 0]].mean()
         spiked = np.where(~gaps & (rng.random(X.shape) < 0.01), 10 * X, X)
-        assert np.abs(FLFL().fit(spiked).estimates_ - truth)[gaps].mean() < 1.2 * clean
+        # The same transformation for both: that spikes may tip that choice is another matter.
+        model = FLFL(transformation="none").fit(spiked)
+        assert np.abs(model.estimates_ - truth)[gaps].mean() < 1.1 * clean
 
     def test_intervals_cover(self):
         rng = np.random.default_rng(2)

@@ -250,20 +250,12 @@ class PaperSite:
         ]
         self.sizes = {"slots": Z.shape[1], "rank": plan.rank}
         self._Q: Array | None = None
-        self._answers: dict[str, Callable[..., Reply]] = {
-            "hello": self._hello,
-            "start": self._start,
-            "gradient": self._gradient,
-            "turn": self._turn,
-            "score": self._score,
-            "keep": self._keep,
-            "restore": self._restore,
-            "finish": self._finish,
-        }
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one of the questions of :data:`PROTOCOL`."""
-        return self._answers[kind](**body)
+        # The message was decoded against PROTOCOL, so the kind is one of its names. A table of
+        # bound methods would be a cycle, and keep the readings until the collector runs.
+        return getattr(self, f"_{kind}")(**body)
 
     def recover(self) -> Array:
         """Standardised estimates ``p_i . q_j`` of this site's sensors (m x N)."""

@@ -7,7 +7,7 @@ nearest reading, the sum of products of the candidates' errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,10 @@ from flfl.model.shared.units import Units
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+
+HEADS = ("heads", "mix", "boost", "settle", "publish")
+"""The questions that are answered here."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,10 @@ class LocalHeads:
         self.runs = 2 * mixing.run_lengths(*self.at) - 1
         self.sizes["bins"], self.sizes["candidates"] = mixing.BINS, len(self.X)
         self._recovered: Recovered | None = None
-        self._answers: dict[str, Callable[..., Reply]] = {
-            "heads": self._heads,
-            "mix": self._mix,
-            "boost": self._boost,
-            "settle": self._settle,
-            "publish": self._publish,
-        }
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one of the last questions of the protocol."""
-        return self._answers[kind](**body)
+        return getattr(self, f"_{kind}")(**body)
 
     def recovered(self) -> Recovered:
         """The result, once the run has ended."""

@@ -330,7 +330,9 @@ class Coordination:
         step, lowest = 1.0, np.inf
         fewest = self.plan.least_rounds if learn else 2
         replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
-        most = settings.rounds if self.plan.rounds else _LONGER * settings.rounds
+        # New slots and rounds that were asked for have a firm limit.
+        firm = self.plan.rounds is not None or not learn
+        most = settings.rounds if firm else _LONGER * settings.rounds
         for n in range(most):
             before, sums = state, replies
             state = self._update(before, sums, cut, w, step, settings, learn)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flfl.errors import FLFLError
-from flfl.federation.factors.heads import LocalHeads
+from flfl.federation.factors.heads import HEADS, LocalHeads
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.paper import sensor_stream
 from flfl.federation.site import Reply
@@ -104,32 +104,14 @@ class FactorSite:
         self.log: list[str] = []
         self.heads: LocalHeads | None = None
         self._learned: Array | None = None
-        self._answers: dict[str, Callable[..., Reply]] = {
-            "trial": self._trial,
-            "units": self._units,
-            "span": self._span,
-            "basis": self._basis,
-            "whiten": self._whiten,
-            "guard": self._guard,
-            "local": self._local,
-            "window": self._window,
-            "weigh": self._weigh,
-            "open": self._open,
-            "round": self._round,
-            "finish": self._finish,
-            "alone": self._alone,
-            "resume": self._resume,
-            "rewindow": self._rewindow,
-            "adopt": self._adopt,
-        }
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one question."""
-        if kind in self._answers:
-            return self._answers[kind](**body)
-        if self.heads is None:
-            raise RefusedError(f"{self.sensing.name}: asked for {kind!r} before the fit")
-        return self.heads.answer(kind, body)
+        if kind in HEADS:
+            if self.heads is None:
+                raise RefusedError(f"{self.sensing.name}: asked for {kind!r} before the fit")
+            return self.heads.answer(kind, body)
+        return getattr(self, f"_{kind}")(**body)
 
     def recover(self) -> Array:
         """This site's estimates, in the readings' units."""
