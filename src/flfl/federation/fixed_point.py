@@ -48,8 +48,7 @@ def to_fixed(values: NDArray[np.float64]) -> NDArray[np.int64]:
     # One reduction serves both checks: a NaN or an infinity fails the comparison too.
     if values.size and not max(float(values.max()), -float(values.min())) <= LARGEST:
         raise OutOfRangeError(f"a number to be summed is not finite or beyond {LARGEST:.0f}")
-    steps = np.asarray(values * 2.0**FRACTION_BITS)
-    return np.rint(steps, out=steps).astype(np.int64)
+    return np.rint(values * 2.0**FRACTION_BITS).astype(np.int64)
 
 
 def from_fixed(values: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -60,7 +59,7 @@ def from_fixed(values: NDArray[np.int64]) -> NDArray[np.float64]:
     >>> from_fixed(to_fixed(np.array([0.25]))).tolist()
     [0.25]
     """
-    return np.multiply(values, 2.0**-FRACTION_BITS, dtype=np.float64)
+    return values.astype(np.float64) * 2.0**-FRACTION_BITS
 
 
 def add(terms: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -294,12 +294,17 @@ class PaperSite:
 
     def _gradient(self, Q: Array, eta: np.ndarray) -> Reply:
         """All sensors of the site move; the sum of their gradients leaves."""
-        total, bad = np.zeros(Q.shape, dtype=np.int64), 0.0
+        # Region by region in fixed point: the sum is the same however regions form sites.
+        total: NDArray[np.int64] | None = None
+        bad = 0.0
         for region in self._regions:
             upload, fine = self._move(region, Q, float(eta), slice(None))
             bad += not fine
-            # Region by region in fixed point: the sum is the same however regions form sites.
-            total += to_fixed(upload) if fine else 0
+            if fine:
+                fixed = to_fixed(upload)
+                total = fixed if total is None else np.add(total, fixed, out=total)
+        if total is None:
+            total = np.zeros(Q.shape, dtype=np.int64)
         return {"grad_Q": Fixed(total), "bad": bad}
 
     def _turn(self, Q: Array, eta: np.ndarray, sensor: np.ndarray) -> Reply:
