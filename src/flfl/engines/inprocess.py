@@ -21,7 +21,7 @@ def run(
     Parameters
     ----------
     ledger : counts the bytes of every message
-    tap : called with ("up" or "down", site, bytes) for each message; the audit listens here
+    tap : called with ("up" or "down", site, bytes) for each message; for counting and for tests
     """
     by_name = {site.name: site for site in sites}
     heard = tap or _nobody

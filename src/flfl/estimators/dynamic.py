@@ -18,7 +18,7 @@ from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer, Sites
 from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
-from flfl.federation.coordinator import Coordinator
+from flfl.federation.coordinator import Coordinator, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.program import Progress
 from flfl.federation.factors.site import Sensing, SiteMemory
@@ -127,7 +127,9 @@ class FLFL(BaseRecoverer):
     progress: Progress | None = None
     """Called with (round, rounds, held-out error) after every round."""
     tap: Tap | None = None
-    """Hears every message; the audit listens here."""
+    """Hears the bytes of every message."""
+    witness: Witness | None = None
+    """Sees all that the coordinator learns; the audit stands here."""
 
     def fit(
         self,
@@ -244,7 +246,7 @@ class FLFL(BaseRecoverer):
         program = run.program() if warm is None else run.extend(warm.published)
         sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
         names = [site.name for site in sites]
-        coordinator = Coordinator(program, PROTOCOL, names, sizes)
+        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=self.witness)
         inprocess.run(coordinator, sites, self.ledger_, self.tap)
         self.settings_, self.windows_, self.history_ = run.settings, run.windows, run.history
         self.n_rounds_ = self.ledger_.rounds

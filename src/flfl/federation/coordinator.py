@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,8 @@ class Replies:
 
 Program = Generator[Ask, Replies, None]
 Envelope = tuple[str, bytes]
+Witness = Callable[[Ask, Replies], None]
+"""Is shown each question and all that the coordinator learns from it; the audit stands here."""
 
 
 class Coordinator:
@@ -56,6 +58,7 @@ class Coordinator:
     sizes : dimensions such as ``{"slots": N, "rank": k}``; the program may add to them as it learns
         them
     run : identifies the run in every message
+    witness : sees every question with its replies, as the program does
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Coordinator:
         roster: Sequence[str],
         sizes: Mapping[str, int],
         run: str = "run",
+        witness: Witness | None = None,
     ) -> None:
         if len(set(roster)) != len(roster):
             raise ProtocolError("a site is listed twice in the roster")
@@ -73,6 +77,7 @@ class Coordinator:
         self._roster = tuple(roster)
         self._sizes = sizes
         self._run = run
+        self._witness = witness
         self._number = 0
         self._ask: Ask | None = None
         self._waiting: tuple[str, ...] = ()
@@ -95,6 +100,8 @@ class Coordinator:
         if len(self._answers) < len(self._waiting):
             return []
         replies = self._replies()
+        if self._witness is not None and self._ask is not None:
+            self._witness(self._ask, replies)
         try:
             return self._next(self._program.send(replies))
         except StopIteration:
