@@ -114,6 +114,8 @@ class _Listener:
         self._terms = []
         N, k = self.sites[0].sizes["slots"], g.shape[1]
         m = self.published["round"]["m"] if kind == "round" else np.zeros((N, k))
+        if kind == "round" and self.sites[0]._once:  # the readings came with the first upload
+            g = g + self.rounds[0].g
         P, B = (np.vstack([getattr(s, name) for s in self.sites]) for name in "PB")
         self.rounds.append(Round(g, m, P.copy(), B.copy()))
 

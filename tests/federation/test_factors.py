@@ -160,6 +160,26 @@ def test_a_site_refuses_what_passes_its_cap_or_makes_no_sense(network, kind, cha
         asked_until(coordinator, sites, kind, change)
 
 
+def test_the_readings_are_in_one_upload_only(network):
+    """After the first upload readings that change no latent vector change no answer: what a round
+    sends is the model's part."""
+    table, sensors = network
+
+    class Forgetful(FactorSite):
+        """Loses the series that speaks once it has been sent."""
+
+        def _round(self, **body):
+            self._tamed = np.full_like(self.Y, 1e6)
+            return super()._round(**body)
+
+    results = []
+    for site in (FactorSite, Forgetful):
+        coordinator, sites, ledger, _ = parties(table, sensors, site=site)
+        inprocess.run(coordinator, sites, ledger)
+        results.append(np.vstack([s.program.recover() for s in sites]))
+    np.testing.assert_array_equal(*results)
+
+
 def test_hidden_readings_do_not_reach_the_method(network):
     table, sensors = network
     results = []
@@ -189,8 +209,8 @@ def test_a_round_that_raises_the_error_is_undone_and_said(network):
 
         rounds = 0
 
-        def _sums(self, m):
-            reply = dict(super()._sums(m))
+        def _sums(self, *series):
+            reply = dict(super()._sums(*series))
             self.rounds += 1
             if self.rounds == 4:
                 reply["held"] *= 10
@@ -206,8 +226,9 @@ def test_a_number_that_is_not_finite_from_a_site_stops_the_run(network):
     table, sensors = network
 
     class Broken(FactorSite):
-        def _sums(self, m):
-            return {**super()._sums(m), "F": np.full((m.shape[1], m.shape[1]), np.nan)}
+        def _sums(self, *series):
+            reply = super()._sums(*series)
+            return {**reply, "F": np.full(reply["F"].shape, np.nan)}
 
     coordinator, sites, ledger, _ = parties(table, sensors, site=Broken)
     with pytest.raises(OverflowError, match="not finite"):
@@ -267,7 +288,7 @@ class TestEstimator:
             {"max_exposure": 0.2},
             {"max_exposure": 1.0},
             {"projection": "learned"},
-            {"projection": "adaptive"},
+            {"projection": "adaptive", "max_exposure": 1.0},
             {
                 "rank": 2,
                 "transformation": "sqrt",
@@ -287,6 +308,10 @@ class TestEstimator:
             assert model.settings_.transform == "sqrt"
         if options.get("max_exposure", 0.5) < 1:
             assert model.ledger_.numbers <= 0.6 * options.get("max_exposure", 0.5) * (12 * 200)
+
+    def test_no_cap_can_be_promised_where_the_projection_is_renewed(self):
+        with pytest.raises(InputError, match="shows the readings anew in every round"):
+            FLFL(projection="adaptive", max_exposure=0.5).fit(self.table(6))
 
     def test_the_network_helps_and_spikes_do_not_wreck_it(self):
         rng = np.random.default_rng(1)

@@ -211,6 +211,12 @@ class FLFL(BaseRecoverer):
 
     def _plan(self, box: Any, positions: Array) -> FactorPlan:
         trusted = self.max_exposure >= 1
+        if self.projection == "adaptive" and not trusted:
+            raise InputError(
+                "an adaptive projection shows the readings anew in every round: no max_exposure"
+                " below 1 can be promised",
+                remedy="Set max_exposure to 1 (a trusted coordinator), or use projection 'fixed'",
+            )
         return FactorPlan(
             max_exposure=float(self.max_exposure),
             projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]

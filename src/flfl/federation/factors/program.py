@@ -330,13 +330,19 @@ class Coordination:
         step, lowest = 1.0, np.inf
         fewest = self.plan.least_rounds if learn else 2
         replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
+        # Under the guard the readings are in this answer and in no other: a round's is the
+        # model's part alone, and the sum about the news is the two together.
+        once = self.plan.guarded and not learning
+        spoken = replies.total["g"]
+        g = spoken
         # New slots and rounds that were asked for have a firm limit.
         firm = self.plan.rounds is not None or not learn
         most = settings.rounds if firm else _LONGER * settings.rounds
         for n in range(most):
-            before, sums = state, replies
-            state = self._update(before, sums, cut, w, step, settings, learn)
+            before = state
+            state = self._update(before, replies, g, cut, w, step, settings, learn)
             replies = yield self._ask("round", **state.body(), back=0)
+            g = spoken + replies.total["g"] if once else replies.total["g"]
             error = _mean_error(replies)
             if not learning:
                 self.ledger.rounds = n + 1
@@ -347,6 +353,7 @@ class Coordination:
                 # It would diverge: step back, and take smaller steps from here on.
                 state, step = before, 2 * step
                 replies = yield self._ask("round", **state.body(), back=1)
+                g = spoken + replies.total["g"] if once else replies.total["g"]
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
             elif error > (1 - self._worth(n + 1, fewest, settings.rounds)) * lowest:
                 break
@@ -369,19 +376,20 @@ class Coordination:
         self,
         state: State,
         sums: Replies,
+        g: Array,
         cut: windows.Windows,
         w: Array,
         step: float,
         settings: Settings,
         learn: bool,
     ) -> State:
-        """One round of the coordinator's smoother, from the sums ``g``, ``F`` and ``R``."""
+        """One round of the coordinator's smoother, from the news ``g``, ``F`` and ``R``."""
         gain = settings.gain
         F, R = sums.total["F"], sums.total["R"]
         seen = dynamics.observe(F, R, cut.released)
         weight = gain * step * np.minimum(w, 1.0)
         information = cut.per_slot(weight[:, None, None] * seen.CF[seen.kind])
-        vector = gain * cut.per_slot(seen.apply(seen.C, sums.total["g"]))
+        vector = gain * cut.per_slot(seen.apply(seen.C, g))
         vector += (information @ dynamics.seen(state.m, cut)[:, :, None])[:, :, 0]
         A, S = state.A, state.S
         for _ in range(settings.inner if learn else 1):

@@ -281,7 +281,7 @@ class FactorSite:
             if self.plan.guarded:
                 self._check_leverage()
             self._released = True
-        return self._sums(np.zeros((self.sizes["slots"], self.sizes["rank"])))
+        return self._sums(np.zeros((self.sizes["slots"], self.sizes["rank"])), *self._spoken())
 
     def _check_leverage(self) -> None:
         for sensor, h in zip(self.sensing.ids, self.leverage, strict=True):
@@ -308,7 +308,10 @@ class FactorSite:
             self._fit_sensors(m, A, S, F, R)
         if self.plan.projection == "adaptive" or self._learning:
             self.B = projection.adaptive(self.P, self.r)
-        return self._sums(m)
+        if self._once:
+            # The readings are in the first upload and in no other: this is the model's part.
+            return self._sums(m, np.zeros_like(self.Y), np.inf)
+        return self._sums(m, *self._spoken())
 
     def _fit_sensors(
         self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
@@ -322,9 +325,13 @@ class FactorSite:
             self.Y, self.J, self.P, self.r, m, self.cov, plan.ridge, plan.dof
         )
 
-    def _sums(self, m: np.ndarray) -> Reply:
-        """The one place where readings enter a message: ``g``."""
-        Y, clip = self._spoken()
+    @property
+    def _once(self) -> bool:
+        """Whether readings are released in one upload only, through one projection."""
+        return self.plan.guarded and not self._learning
+
+    def _sums(self, m: np.ndarray, Y: Array, clip: float) -> Reply:
+        """``g`` about the series Y: the one place where readings enter a message."""
         g = sensor_step.news_sum(
             Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, clip
         )
@@ -343,12 +350,11 @@ class FactorSite:
     def _spoken(self) -> tuple[Array, float]:
         """The series that enters the sums, and where its news is still to be clipped.
 
-        Under the guard the spikes are cut once, before the first upload, against what the site
-        itself can guess: then ``g`` is the same linear function of one series in every round, and
-        the rounds together say no more about it than one. Cutting anew against every round's
-        residual would tell the coordinator which readings were cut, and by how much.
+        Under the guard the spikes are cut once, before the one upload that holds readings, against
+        what the site itself can guess. Cutting anew against every round's residual would tell the
+        coordinator which readings were cut, and by how much.
         """
-        if not self.plan.guarded or self._learning:
+        if not self._once:
             return self.Y, self.plan.clip
         if self._tamed is None:
             self._tamed = sensor_step.tame(self.Y, self.J, self.smoother, self.plan.clip)
