@@ -156,7 +156,7 @@ def listen(
         noise=float(heard.published["span"]["noise"]),
         spoken=np.vstack([site._spoken()[0] for site in heard.sites]),
         clip=heard.sites[0]._spoken()[1],
-        leverage=np.concatenate([site.leverage for site in heard.sites]),
+        leverage=np.concatenate([site.exposure for site in heard.sites]),
         **stacked,
     )
 

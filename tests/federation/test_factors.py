@@ -14,33 +14,15 @@ from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, RefusedError, coordinate
 from flfl.federation.factors.site import Sensing
 from flfl.federation.ledger import Ledger
-from flfl.federation.messages import Question, decode_answer, decode_question, encode
+from flfl.federation.messages import decode_answer, decode_question
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
+from parties import asked_until, parties
 
 
 @pytest.fixture(scope="module")
 def network():
     return synthesize(16, 400, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
-
-
-def parties(table, sensors, plan=None, n_sites=4, site=FactorSite):
-    """Coordinator, sites and ledger of a run, the sensors dealt out to the sites in turn."""
-    plane = to_plane(sensors.coordinates, sensors.kind)
-    plan = plan or FactorPlan(box=map_box(plane), boost=False)
-    Y, known = table.values.to_numpy().T, table.known.T
-    sites = []
-    for n in range(n_sites):
-        home = np.arange(n, len(Y), n_sites)
-        sensing = Sensing(
-            f"site{n}", [sensors.ids[i] for i in home], Y[home], known[home], plane[home],
-            table.positions,
-        )  # fmt: skip
-        sites.append(Site(sensing.name, site(sensing, plan, 0), PROTOCOL))
-    ledger, sizes = Ledger(), {}
-    run = coordinate(plan, Y.shape[1], ledger, sizes)
-    coordinator = Coordinator(run.program(), PROTOCOL, [s.name for s in sites], sizes)
-    return coordinator, sites, ledger, run
 
 
 def test_the_boundary(network):
@@ -115,29 +97,13 @@ def test_exposure_is_computed_and_logged_before_the_first_upload(network):
     def tap(direction, site, data):
         if direction == "up" and decode_answer(data, PROTOCOL, {}).kind == "open":
             program = next(s.program for s in sites if s.name == site)
-            at_first_upload[site] = list(program.log)
+            at_first_upload[site] = list(program.promise.log)
 
     inprocess.run(coordinator, sites, ledger, tap)
     for site in sites:
         log = " ".join(at_first_upload[site.name])
         assert all(sensor in log for sensor in site.program.sensing.ids)
-        assert (site.program.leverage <= 0.5 + 1e-6).all()
-
-
-def asked_until(coordinator, sites, kind, change):
-    """Run a federation, but let one kind of question reach the sites changed."""
-    by_name = {site.name: site for site in sites}
-    outbox = list(coordinator.start())
-    while outbox:
-        name, data = outbox.pop(0)
-        question = decode_question(data, PROTOCOL, {})
-        if question.kind == kind:
-            body = {k: v.copy() for k, v in question.body.items()}
-            change(body)
-            data = encode(
-                Question(question.run, question.number, kind, question.to, body), PROTOCOL
-            )
-        outbox += coordinator.receive(by_name[name].receive(data))
+        assert (site.program.exposure <= 0.5 + 1e-6).all()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +112,11 @@ def asked_until(coordinator, sites, kind, change):
         ("whiten", lambda b: b.update(released=b["released"] + 5), "numbers a reading"),
         ("whiten", lambda b: b.update(counts=0 * b["counts"]), "leave out"),
         ("whiten", lambda b: b.update(edges=b["edges"][::-1]), "do not cover|out of order"),
-        ("open", lambda b: b.update(noise=0.01 * b["noise"]), "would be exposed"),
+        ("open", lambda b: b.update(noise=0.01 * b["noise"]), "leaves out its own part"),
+        ("guard", lambda b: b.update(noise=100 * b["noise"]), "would be exposed"),
+        ("round", lambda b: b.update(A=2 * np.eye(len(b["A"]))), "not stable"),
+        ("round", lambda b: b.update(S=-b["S"]), "not a covariance"),
+        ("round", lambda b: b.update(m=1e9 * b["m"]), "beyond all bounds"),
         ("span", lambda b: b.update(scale=np.array(-1.0)), "no sense"),
         ("span", lambda b: b.update(slots=np.array(10**6)), "asked for 1000000 of 400"),
         ("span", lambda b: b.update(slots=np.array(399)), "asked for 399 of 400"),
@@ -169,7 +139,7 @@ def test_the_readings_are_in_one_upload_only(network):
         """Loses the series that speaks once it has been sent."""
 
         def _round(self, **body):
-            self._tamed = np.full_like(self.Y, 1e6)
+            self._series = np.full_like(self.Y, 1e6)
             return super()._round(**body)
 
     results = []

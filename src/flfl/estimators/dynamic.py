@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,9 +23,11 @@ from flfl.estimators.network import partition
 from flfl.federation.coordinator import Coordinator, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.program import Progress
-from flfl.federation.factors.site import Sensing, SiteMemory
+from flfl.federation.factors.site import Custody, Sensing, SiteMemory
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
+from flfl.privacy.account import account_path, load_account, own_secret, save_account
+from flfl.privacy.budget import check_delta
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -46,6 +50,13 @@ class FLFL(BaseRecoverer):
     rank, transformation, season, length, noise, rounds : None chooses from sums.
         ``transformation`` is ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0
         for none; ``length`` and ``noise`` belong to each sensor's own smoother
+    collusion : share of the other sensors whose owners may side with the coordinator: the cap is
+        held against the rest
+    blur : noise on the readings that enter the sums, in units of each sensor's own interpolation
+        error; recovery uses the clean ones
+    epsilon, delta, bounds : a privacy budget for single readings: one noisy release instead of
+        rounds. Needs ``bounds``, the limits of the readings, known beforehand
+    account : folder where each site keeps its own account of what it has released; None for none
     coverage : of the prediction intervals
     n_regions : regions to find from the coordinates (default: one for about 8 sensors)
     random_state : seed of every random draw
@@ -82,6 +93,12 @@ class FLFL(BaseRecoverer):
         "length": [Interval(Real, 0, None, closed="neither"), None],
         "noise": [Interval(Real, 0, None, closed="neither"), None],
         "rounds": [_COUNT, None],
+        "collusion": [Interval(Real, 0, 1, closed="left")],
+        "blur": [Interval(Real, 0, None, closed="left")],
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "delta": [Interval(Real, 0, 1, closed="neither"), None],
+        "bounds": ["array-like", None],
+        "account": [str, Path, None],
         "coverage": [Interval(Real, 0, 1, closed="neither")],
         "n_regions": [_COUNT, None],
         "random_state": [Interval(Integral, 0, None, closed="left")],
@@ -99,6 +116,12 @@ class FLFL(BaseRecoverer):
         length: float | None = None,
         noise: float | None = None,
         rounds: int | None = None,
+        collusion: float = 0.0,
+        blur: float = 0.0,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        bounds: tuple[float, float] | None = None,
+        account: str | Path | None = None,
         coverage: float = 0.9,
         n_regions: int | None = None,
         random_state: int = 0,
@@ -112,6 +135,12 @@ class FLFL(BaseRecoverer):
         self.length = length
         self.noise = noise
         self.rounds = rounds
+        self.collusion = collusion
+        self.blur = blur
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.account = account
         self.coverage = coverage
         self.n_regions = n_regions
         self.random_state = random_state
@@ -199,17 +228,31 @@ class FLFL(BaseRecoverer):
             plane = to_plane(sensors.coordinates, sensors.kind)
             box = map_box(plane)
         warm = self._warm
-        plan = self._plan(box, positions) if warm is None else warm.plan
+        plan = self._plan(box, sensors, int((~np.isnan(Y)).sum())) if warm is None else warm.plan
         sensing = [
             self._sensing(Y, name, positions, sensors, plane) for name in self.partition_.site_names
         ]
         programs = [
-            FactorSite(site, plan, self.random_state, _memory(warm, site)) for site in sensing
+            FactorSite(site, plan, self.random_state, _memory(warm, site), self._custody(site.name))
+            for site in sensing
         ]
         self._run(plan, programs, Y.shape[1])
         return self._collect(programs, Y)
 
-    def _plan(self, box: Any, positions: Array) -> FactorPlan:
+    def _custody(self, site: str) -> Custody:
+        """A site's own account and secret; without a folder for them, for this run only."""
+        cohort = self.partition_.site_names
+        if self.account is None:
+            return Custody(cohort=cohort)
+        path = account_path(self.account, site)
+        return Custody(
+            secret=own_secret(path.with_suffix(".secret")),
+            account=load_account(path),
+            keep=partial(save_account, path),
+            cohort=cohort,
+        )
+
+    def _plan(self, box: Any, sensors: Sensors, readings: int) -> FactorPlan:
         trusted = self.max_exposure >= 1
         if self.projection == "adaptive" and not trusted:
             raise InputError(
@@ -217,7 +260,16 @@ class FLFL(BaseRecoverer):
                 " below 1 can be promised",
                 remedy="Set max_exposure to 1 (a trusted coordinator), or use projection 'fixed'",
             )
+        noise: dict[str, Any] = {}
+        if self.epsilon is not None:
+            bounds = self._check_budget()
+            delta = self.delta or min(1e-6, 0.1 / max(readings, 1))
+            check_delta(delta, readings)
+            noise = {"epsilon": float(self.epsilon), "delta": delta, "bounds": bounds}
         return FactorPlan(
+            collusion=float(self.collusion),
+            blur=float(self.blur),
+            **noise,
             max_exposure=float(self.max_exposure),
             projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]
             rank=self.rank,
@@ -232,6 +284,22 @@ class FLFL(BaseRecoverer):
             coverage=self.coverage,
         )
 
+    def _check_budget(self) -> tuple[float, float]:
+        """The declared limits, where a budget is asked for and can be kept."""
+        if self.max_exposure >= 1 or self.projection not in (None, "fixed"):
+            raise InputError(
+                "a privacy budget needs the fixed projection and a max_exposure below 1",
+                where="epsilon",
+            )
+        limits = () if self.bounds is None else tuple(float(x) for x in self.bounds)
+        if len(limits) != 2 or not limits[0] < limits[1]:
+            raise InputError(
+                "a privacy budget needs the limits of the readings, known before any of them",
+                where="epsilon",
+                remedy="Give bounds=(lowest, highest), such as the instrument's range",
+            )
+        return limits
+
     def _sensing(
         self, Y: Array, name: str, positions: Array, sensors: Sensors, plane: Array | None
     ) -> Sensing:
@@ -243,6 +311,7 @@ class FLFL(BaseRecoverer):
             ~np.isnan(Y[home]),
             None if plane is None else plane[home],
             positions,
+            _stamps(self._table),
         )
 
     def _run(self, plan: FactorPlan, programs: list[FactorSite], n_slots: int) -> None:
@@ -259,7 +328,7 @@ class FLFL(BaseRecoverer):
         if run.published is not None:
             kept = {p.sensing.name: (tuple(p.sensing.ids), p.remembered) for p in programs}
             self.remembered_ = Remembered(plan, run.published, kept)
-        self.site_logs_ = {p.sensing.name: tuple(p.log) for p in programs}
+        self.site_logs_ = {p.sensing.name: tuple(p.promise.log) for p in programs}
 
     def _collect(self, programs: list[FactorSite], Y: Array) -> Array:
         """Every owner's own result, side by side (the estimator plays all the owners)."""
@@ -270,7 +339,7 @@ class FLFL(BaseRecoverer):
             result = program.heads.recovered()  # type: ignore[union-attr]
             estimate[home], lower[home], upper[home] = result.estimate, result.lower, result.upper
             holdout[home], inside[home] = result.holdout, result.inside
-            self.exposure_[home] = program.leverage
+            self.exposure_[home] = program.exposure
         self.lower_, self.upper_ = lower.T, upper.T
         self.holdout_, self.inside_ = holdout.T, inside.T
         if self.max_exposure >= 1:
@@ -306,6 +375,12 @@ class _NewSensors(FLFL):
         coordinator = Coordinator(program, PROTOCOL, [s.name for s in sites], sizes)
         inprocess.run(coordinator, sites, self.ledger_)
         return self._collect(programs, Y)
+
+
+def _stamps(table: Any) -> np.ndarray | None:
+    """Whole numbers by which slots are known over runs: seconds, where the index holds times."""
+    index = table.index if isinstance(table, pd.DataFrame) else None
+    return index.as_unit("s").asi8 if isinstance(index, pd.DatetimeIndex) else None
 
 
 def _memory(warm: Remembered | None, site: Sensing) -> SiteMemory | None:

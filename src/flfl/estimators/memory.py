@@ -66,8 +66,7 @@ def save_model(path: str | Path, run: Remembered) -> None:
     def write(file: BinaryIO) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
-    write_files({path: write})
-    Path(path).chmod(0o600)
+    write_files({path: write}, private=True)
 
 
 def load_model(path: str | Path) -> Remembered:

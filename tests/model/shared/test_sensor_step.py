@@ -24,7 +24,7 @@ def data():
 def fit(Y, J, m, dof, steps=8):
     P, r = np.zeros((len(Y), m.shape[1])), np.ones(len(Y))
     for _ in range(steps):
-        P, r = sensor_step.sensor_step(Y, J, P, r, m, no_covariance(*m.shape), dof=dof)
+        P, r, _ = sensor_step.sensor_step(Y, J, P, r, m, no_covariance(*m.shape), dof=dof)
     return P, r
 
 
@@ -48,7 +48,7 @@ def test_loadings_equal_the_formula(data):
     table, weights = np.array([np.eye(3), 0.2 * np.eye(3)]), rng.random((600, 2))
     cov = Covariances(table, table, weights)
     W = J * rng.random(J.shape)
-    got = sensor_step.fit_loadings(Y, W, m, cov, r, ridge=2.0)
+    got, _ = sensor_step.fit_loadings(Y, W, m, cov, r, ridge=2.0)
     V = cov.full()
     for i in range(5):
         gram = np.einsum("t,tab->ab", W[i], m[:, :, None] * m[:, None] + V) + 2.0 * r[i] * np.eye(3)

@@ -6,7 +6,8 @@ its estimates.
 """
 
 from flfl.federation.factors.program import coordinate
+from flfl.federation.factors.promise import RefusedError
 from flfl.federation.factors.protocol import PROTOCOL, FactorPlan
-from flfl.federation.factors.site import FactorSite, RefusedError
+from flfl.federation.factors.site import FactorSite
 
 __all__ = ["PROTOCOL", "FactorPlan", "FactorSite", "RefusedError", "coordinate"]

@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.data.scaling import Scaling
+from flfl.federation.coordinator import Replies
+from flfl.federation.factors.program import Coordination
 from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.ledger import Ledger
 from flfl.federation.site import Reply
 from flfl.model.heads import candidates as local
 from flfl.model.heads import intervals, mixing
@@ -24,7 +27,7 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-HEADS = ("heads", "mix", "boost", "settle", "publish")
+HEADS = ("heads", "mix", "boost", "settle", "publish", "choose")
 """The questions that are answered here."""
 
 
@@ -90,6 +93,20 @@ class LocalHeads:
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one of the last questions of the protocol."""
         return getattr(self, f"_{kind}")(**body)
+
+    def _choose(self) -> Reply:
+        """The same questions and sums with this site as the whole network: nothing is sent."""
+        sizes = dict(self.sizes)
+        steps = Coordination(self.plan, self.Y.shape[1], Ledger(), sizes).choose()
+        ask = next(steps)
+        while True:
+            body = {name: np.asarray(value) for name, value in ask.body.items()}
+            reply = self.answer(ask.kind, body)
+            total = {name: np.asarray(value, dtype=float) for name, value in reply.items()}
+            try:
+                ask = steps.send(Replies(total, {}))
+            except StopIteration:
+                return {}
 
     def recovered(self) -> Recovered:
         """The result, once the run has ended."""

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.federation.coordinator import Ask, Program, Replies
+from flfl.federation.factors import release
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.ledger import Ledger
 from flfl.model.heads import mixing
 from flfl.model.heads.candidates import LEAVE_ONE_OUT, NAMES
 from flfl.model.shared import dynamics, guard, projection, selection, windows
+from flfl.model.shared.single import fit_single
+from flfl.privacy.budget import noise_multiplier
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, float], None]
@@ -28,6 +31,8 @@ _LONGER = 3
 long: where whole regions are dark, the sums say little about some directions of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
+_NOISY_RANK = 5
+"""Most factors of a noisy release: each adds noise to all."""
 _LEAST_KNEE = 1e-3
 """In model units, where readings have a spread of about one."""
 
@@ -113,23 +118,94 @@ class Coordination:
 
     def program(self) -> Program:
         """The whole run as a sequence of questions."""
+        if self.plan.epsilon is not None:
+            yield from self._release_once()
+            return
         self.sizes["trials"] = len(self.plan.trials())
         self._phase = "selection"
         settings, n_sensors = yield from self._select()
         self.settings = settings
         if settings.rank < 1:
-            self.ledger.notes.append(
-                f"{n_sensors:.0f} sensors are too few for max_exposure {self.plan.max_exposure}:"
-                " nothing is shared and each site works alone"
-            )
-            yield self._ask("alone")
+            yield self._ask_alone(n_sensors)
         else:
             if self.plan.projection == "learned":
                 n = self.plan.learning_slots(self.n_slots)
                 yield from self._shared_fit(settings, n_sensors, n, learning=True)
             yield from self._shared_fit(settings, n_sensors, self.n_slots, learning=False)
         self._phase = "heads"
-        yield from self._choose()
+        yield from self.choose()
+
+    def _ask_alone(self, n_sensors: float) -> Ask:
+        self.ledger.notes.append(
+            f"{n_sensors:.0f} sensors are too few for max_exposure {self.plan.max_exposure}:"
+            " nothing is shared and each site works alone"
+        )
+        return self._ask("alone")
+
+    def _release_once(self) -> Steps:
+        """One noisy release is all that depends on readings; the rest is the coordinator's."""
+        plan = self.plan
+        self._phase = "selection"
+        total = (yield self._ask("enrol")).total
+        n_sensors, n_sites = float(total["sensors"]), float(total["sites"])
+        self.sizes["slots"] = self.n_slots
+        length, noise = selection.smoother(selection.LENGTHS[0], plan.max_exposure)
+        smoothing = {"length": plan.length or length, "noise": plan.noise or noise}
+        scale = release.public_scale(plan)
+        replies = yield self._ask("span", slots=self.n_slots, scale=scale, **smoothing)
+        counts = replies.total["counts"]
+        rank, least, inner = self._noisy_rank(counts, replies.total["speakers"], n_sensors)
+        self.settings = settings = Settings(
+            trial=0, transform=plan.transform or "none", period=0, scale=scale, gain=plan.gain,
+            rank=rank, least=least, rounds=1, inner=inner, **smoothing,
+        )  # fmt: skip
+        if rank < 1:
+            yield self._ask_alone(n_sensors)
+        else:
+            self._phase = "guard"
+            cut = windows.cut(counts, rank, plan.allowed, least)
+            self.sizes.update(rank=rank, windows=len(cut))
+            self.windows, self.ledger.numbers = cut, int(cut.released.sum())
+            noise_sum = yield from self._project(cut, counts, n_sensors, False)
+            replies = yield self._ask("weigh")
+            w = replies.total["w"] / n_sensors
+            start = _first_state(self.n_slots, rank, float(replies.total["power"]) / n_sensors)
+            self._phase = "fit"
+            sums = (yield self._ask("open", w=w, noise=noise_sum, gain=plan.gain)).total
+            self.ledger.rounds = 1
+            variance = self._noise_variance(cut, settings, n_sites, int(counts.sum()))
+            m, A, S, R = fit_single(
+                sums["g"], sums["F"], sums["R"], w, variance, cut, start.A, start.S
+            )
+            yield self._ask("finish", m=m, A=A, S=S, F=sums["F"], R=R)
+            state = State(m, A, S, sums["F"], R)
+            self.published = Published(settings, state, cut, w)
+        self._phase = "heads"
+        yield self._ask("choose")
+
+    def _noisy_rank(self, counts: Array, speakers: Array, n_sensors: float) -> tuple[int, int, int]:
+        """Rank, fewest numbers a window, relearning steps: every number costs noise for all."""
+        chosen = selection.plan(counts, speakers, round(n_sensors), self.plan.max_exposure)
+        most = min(self._most_rank(n_sensors, np.inf), _NOISY_RANK)
+        rank = min(self.plan.rank or chosen.rank, most)
+        return rank, min(chosen.least, rank), chosen.inner
+
+    def _noise_variance(
+        self, cut: windows.Windows, settings: Settings, n_sites: float, readings: int
+    ) -> float:
+        """Variance of the noise in the release: public, as everything that decides it is."""
+        plan = self.plan
+        assert plan.epsilon is not None
+        assert plan.delta is not None
+        bound = release.sensitivity(
+            plan, settings.scale, (settings.length, settings.noise), cut, settings.rank
+        )
+        sigma = noise_multiplier(plan.epsilon, plan.delta) * bound
+        self.ledger.notes.append(
+            f"one reading's part in the release is hidden with epsilon {plan.epsilon:g}, delta"
+            f" {plan.delta:.1g}; many readings of a sensor together are not"
+        )
+        return sigma**2 * n_sites / plan.noise_sites
 
     def extend(self, earlier: Published) -> Program:
         """A few rounds on new slots only: projection, latent vectors and dynamics are kept."""
@@ -164,7 +240,7 @@ class Coordination:
         assert self.published is not None
         self.published = earlier.followed_by(self.published)
         self._phase = "heads"
-        yield from self._choose()
+        yield from self.choose()
 
     def fold_in(self, earlier: Published) -> Program:
         """New sensors on a finished model: no round, and nothing of their readings leaves but
@@ -182,7 +258,7 @@ class Coordination:
             released=earlier.windows.released,
             **earlier.state.body(),
         )
-        yield from self._choose()
+        yield from self.choose()
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
         self.ledger.exchanges[self._phase] += 1
@@ -212,9 +288,9 @@ class Coordination:
             replies.total["counts"],
             replies.total["speakers"],
             round(n_sensors),
-            plan.max_exposure,
+            plan.max_exposure if not plan.guarded else plan.allowed / 0.6,
         )
-        most = self._most_rank(n_sensors)
+        most = self._most_rank(n_sensors, float(replies.total["counts"].sum()))
         rank, least = min(chosen.rank, most), min(chosen.least, most)
         if plan.rank is not None:
             if plan.rank > most:
@@ -242,11 +318,20 @@ class Coordination:
             n_sensors,
         )
 
-    def _most_rank(self, n_sensors: float) -> int:
-        """Leverages add up to the rank: with a cap on each it cannot exceed cap x sensors."""
-        if not self.plan.guarded:
+    def _most_rank(self, n_sensors: float, readings: float) -> int:
+        """Leverages add up to the rank: with a cap on each it cannot exceed cap x sensors.
+
+        The refits of the latent vectors take their part of the cap first.
+        """
+        plan = self.plan
+        if not plan.guarded:
             return int(min(n_sensors, self.n_slots))
-        return int(min(0.95 * self.plan.max_exposure * n_sensors + 1e-9, self.n_slots))
+        for rank in range(int(min(n_sensors, self.n_slots)), 0, -1):
+            refits = min(plan.refits * rank * n_sensors / max(readings, 1.0), plan.refit_share)
+            cap = float(guard.cap_with_coalition(plan.max_exposure - refits, plan.collusion))
+            if rank <= 0.95 * cap * n_sensors + 1e-9:
+                return rank
+        return 0
 
     # --- the shared fit ----------------------------------------------------------------------
 
@@ -401,7 +486,7 @@ class Coordination:
 
     # --- the heads ---------------------------------------------------------------------------
 
-    def _choose(self) -> Steps:
+    def choose(self) -> Steps:
         """Weights of the candidates, from sums of products of their held-out errors."""
         self.sizes["bins"] = mixing.BINS
         self.sizes["candidates"] = len(LEAVE_ONE_OUT if self.plan.boost else NAMES)

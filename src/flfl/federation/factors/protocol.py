@@ -34,6 +34,12 @@ class FactorPlan:
     candidate_period : the season worth trying (slots), 0 for none
     box : corners (2, 2) of the map that the owners publish; None without coordinates
     boost : whether the boosted head is used
+    collusion : share of the other sensors whose owners may side with the coordinator
+    blur : noise on the readings that speak, in units of each sensor's own interpolation error
+    epsilon, delta : budget of the one noisy release; None for a run without one
+    bounds : limits of the readings, declared beforehand; needed with epsilon
+    noise_sites : sites whose noise together must be enough: those that neither drop nor collude
+    refits : how often a latent vector that enters the sums may be fitted anew
     holdout : share of the readings that each sensor keeps out of the fit to judge by
     """
 
@@ -48,6 +54,13 @@ class FactorPlan:
     rounds: int | None = None
     box: tuple[tuple[float, float], tuple[float, float]] | None = None
     boost: bool = True
+    collusion: float = 0.0
+    blur: float = 0.0
+    epsilon: float | None = None
+    delta: float | None = None
+    bounds: tuple[float, float] | None = None
+    noise_sites: int = 1
+    refits: int = 8
     holdout: float = 0.05
     coverage: float = 0.9
     learning_share: float = 0.15
@@ -63,8 +76,23 @@ class FactorPlan:
 
     @property
     def allowed(self) -> float:
-        """Most numbers a reading, in every window; infinite with the guard off."""
-        return 0.6 * self.max_exposure if self.guarded else float("inf")
+        """Most numbers a reading, in every window; infinite with the guard off.
+
+        Colluders subtract their own part: what counts is numbers for each *honest* reading.
+        """
+        if not self.guarded:
+            return float("inf")
+        return 0.6 * self.max_exposure * (1 - self.collusion)
+
+    @property
+    def influence(self) -> float:
+        """Most that one reading may weigh in one refit, whatever ``m`` a site is sent."""
+        return self.allowed / self.refits if self.guarded else float("inf")
+
+    @property
+    def refit_share(self) -> float:
+        """Most that all refits of a sensor may carry of its news."""
+        return 0.2 * self.max_exposure if self.guarded else float("inf")
 
     @property
     def guarded(self) -> bool:
@@ -110,6 +138,8 @@ _MIX = {
     "runs": Field("sum", ("bins",)),
 }
 
+_COUNTS = {"counts": Field("sum", ("slots",)), "speakers": Field("sum", ("slots",))}
+
 PROTOCOL: Protocol = {
     # Before any reading is used: what kind of data is this, and how much of it?
     "trial": Exchange({}, {"errors": Field("sum", ("trials",))}),
@@ -129,11 +159,10 @@ PROTOCOL: Protocol = {
             "length": Field("float"),
             "noise": Field("float"),
         },
-        {
-            "counts": Field("sum", ("slots",)),
-            "speakers": Field("sum", ("slots",)),
-        },
+        _COUNTS,
     ),
+    # The same where one noisy release is to be the only thing that depends on readings.
+    "enrol": Exchange({}, {"sensors": Field("sum"), "sites": Field("sum")}),
     # The projection, and the guard that scales it, frozen before the first upload.
     "basis": Exchange(
         {
@@ -181,7 +210,7 @@ PROTOCOL: Protocol = {
             "noise": Field("float"),
             "rank": Field("int"),
         },
-        {"counts": Field("sum", ("slots",)), "speakers": Field("sum", ("slots",))},
+        _COUNTS,
     ),
     "rewindow": Exchange(
         {
@@ -225,4 +254,6 @@ PROTOCOL: Protocol = {
         {"snap": Field("sum", ("*", 2))},
     ),
     "publish": Exchange({"snap": Field("float")}, {}),
+    # Each site chooses among its heads by itself: nothing of it is sent.
+    "choose": Exchange({}, {}),
 }

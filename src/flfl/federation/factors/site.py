@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.errors import FLFLError
+from flfl.federation.factors import release
 from flfl.federation.factors.heads import HEADS, LocalHeads
+from flfl.federation.factors.promise import Promise
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.paper import sensor_stream
 from flfl.federation.site import Reply
@@ -25,16 +26,17 @@ from flfl.model.shared import (
     windows,
 )
 from flfl.model.shared.units import Units, to_units
+from flfl.privacy.account import Account, fingerprint
+from flfl.privacy.noise import SecretStream, normals_at
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _AIM = 0.8
 """The guard aims below the cap and stops at it: the iteration nears its aim slowly, from above."""
-
-
-class RefusedError(FLFLError):
-    """A site will not upload: its own cap would be passed, or a message makes no sense."""
+_ALONE_STEPS = 5
+"""Steps in which a sensor fits its latent vector to a finished model."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Sensing:
     known : (m, N)
     plane : (m, 2) places on the published map, None without coordinates
     positions : (N,) elapsed steps of the slots
+    stamps : (N,) whole numbers by which slots are known over runs: their times
     """
 
     name: str
@@ -57,6 +60,30 @@ class Sensing:
     known: Mask
     plane: Array | None
     positions: Array
+    stamps: Index | None = None
+
+
+@dataclass(frozen=True)
+class Custody:
+    """What belongs to a site beyond one run, and never leaves it.
+
+    Attributes
+    ----------
+    secret : source of the site's noise; None takes one from the run's seed, which is for
+        simulations only, since a seed may be guessed
+    account : what earlier runs released
+    keep : is given the account *before* a release leaves, to write it down
+    cohort : the sites of this run; run : its name
+    """
+
+    secret: bytes | None = None
+    account: Account = field(default_factory=Account)
+    keep: Callable[[Account], None] | None = None
+    cohort: Sequence[str] = ()
+    run: str = "run"
+
+    def __repr__(self) -> str:
+        return f"Custody(run={self.run!r})"
 
 
 @dataclass(frozen=True)
@@ -85,12 +112,17 @@ class SiteMemory:
 class FactorSite:
     """Answers the questions of :data:`~flfl.federation.factors.protocol.PROTOCOL`.
 
-    After the run ``recover`` gives the site's own series; ``leverage`` and ``log`` tell what it
-    computed about its exposure before its first upload.
+    After the run ``recover`` gives the site's own series; ``exposure`` and ``promise.log`` tell
+    what it computed about its exposure before its first upload.
     """
 
     def __init__(
-        self, sensing: Sensing, plan: FactorPlan, seed: int, memory: SiteMemory | None = None
+        self,
+        sensing: Sensing,
+        plan: FactorPlan,
+        seed: int,
+        memory: SiteMemory | None = None,
+        custody: Custody | None = None,
     ) -> None:
         self.sensing, self.plan, self.memory = sensing, plan, memory
         self.rng = sensor_stream(seed, "site " + " ".join(sensing.ids))
@@ -98,18 +130,26 @@ class FactorSite:
         if memory is not None:
             self.held[:, : memory.held.shape[1]] = memory.held
         self.used = sensing.known & ~self.held
-        self._learning = self._released = False
+        self._learning = False
         self.sizes: dict[str, int] = {"trials": len(plan.trials())}
-        self.leverage = np.zeros(len(sensing.ids))
-        self.log: list[str] = []
+        self.exposure = np.zeros(len(sensing.ids))
+        self.custody = custody or Custody()
+        stamps = np.arange(self.used.shape[1]) if sensing.stamps is None else sensing.stamps
+        self.promise = Promise(
+            plan, sensing.name, sensing.ids, self.custody.cohort, stamps, self.custody.account
+        )
+        self._secret = self.custody.secret or sensor_stream(
+            seed, "noise " + " ".join(sensing.ids)
+        ).bytes(32)
         self.heads: LocalHeads | None = None
         self._learned: Array | None = None
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one question."""
+        self.promise.check_question(kind)
         if kind in HEADS:
             if self.heads is None:
-                raise RefusedError(f"{self.sensing.name}: asked for {kind!r} before the fit")
+                raise self.promise.refuse(f"asked for {kind!r} before the fit")
             return self.heads.answer(kind, body)
         return getattr(self, f"_{kind}")(**body)
 
@@ -132,7 +172,7 @@ class FactorSite:
     def _units(self, trial: np.ndarray) -> Reply:
         trials = self.plan.trials()
         if not 0 <= int(trial) < len(trials):
-            raise RefusedError(f"{self.sensing.name}: there is no trial {int(trial)}")
+            raise self.promise.refuse(f"there is no trial {int(trial)}")
         transform, period = trials[int(trial)]
         J = self.used.astype(float)
         self._calm, self.units = to_units(
@@ -157,20 +197,28 @@ class FactorSite:
         # as many as the owners agreed to give up.
         self._learning = self.plan.projection == "learned" and n == self.plan.learning_slots(N)
         if n != N and not self._learning:
-            raise RefusedError(f"{self.sensing.name}: asked for {n} of {N} slots")
+            raise self.promise.refuse(f"asked for {n} of {N} slots")
         self._set_span(slice(0, n), float(scale), float(length), float(noise))
         return self._counts()
 
+    def _enrol(self) -> Reply:
+        """Before a noisy release nothing may depend on readings: not even the choice of units."""
+        self._calm, self.units = release.bounded_units(
+            self.sensing.raw, self.used.astype(float), self.plan
+        )
+        return {"sensors": len(self.sensing.ids), "sites": 1.0}
+
     def _set_span(self, span: slice, scale: float, length: float, noise: float) -> None:
         if not (scale > 0 and length > 0 and noise > 0):
-            raise RefusedError(f"{self.sensing.name}: the span it was sent makes no sense")
+            raise self.promise.refuse("the span it was sent makes no sense")
         self._span_slots = span
         self.sizes["slots"] = span.stop - span.start
         self.units = Units(self.units.transform, self.units.centre, self.units.season, scale)
         self.J = self.used[:, span].astype(float)
         self.Y = self._calm[:, span] / scale
         self.smoother = smoothers.smoother(self.J, length, noise)
-        self._tamed: Array | None = None
+        self._smoothing = length, noise
+        self._series: Array | None = None
 
     def _counts(self) -> Reply:
         return {
@@ -183,12 +231,11 @@ class FactorSite:
     def _basis(
         self, rank: np.ndarray, learned: np.ndarray, knots: np.ndarray, width: np.ndarray
     ) -> Reply:
-        self._refuse_second_projection()
         k = int(rank)
         self.sizes["rank"] = k
         if learned:
             if self._learned is None:
-                raise RefusedError(f"{self.sensing.name}: no projection was learned")
+                raise self.promise.refuse("no projection was learned")
             self.B = self._learned
         elif self.sensing.plane is None:
             self.B = projection.keyed_vectors(self.sensing.ids, k, b"flfl")
@@ -199,56 +246,51 @@ class FactorSite:
         self._start_at_projection = not learned
         return {"gram": projection.gram(self.B)}
 
-    def _refuse_second_projection(self) -> None:
-        """Each new projection is k new equations about the same readings: one a run."""
-        if self._released:
-            raise RefusedError(f"{self.sensing.name}: its readings were already projected")
-
     def _whiten(
         self, W: np.ndarray, edges: np.ndarray, released: np.ndarray, counts: np.ndarray
     ) -> Reply:
-        self.windows = self._check_windows(edges, released, counts)
-        self.sizes["windows"] = len(self.windows)
-        self.B = self._whitened = self.B @ W
+        self._set_windows(edges, released, counts)
+        self.B = self.B @ W
+        if self._noisy:
+            self.B = self.B * release.room(self.B, self.J, self.windows, self._smoothing)[:, None]
+            self.r = self._guard_r = np.ones(len(self.B))
+        else:
+            self.r = self._guard_r = sensor_step.first_noise(self.Y, self.J, self.smoother)
+        self._whitened = self.B
+        self._refits = np.zeros(len(self.B))
         if self._start_at_projection:
             self.P = self.B
-        self.r = self._guard_r = sensor_step.first_noise(self.Y, self.J, self.smoother)
         self._scale = np.ones(len(self.B))
         self.u = np.ones((len(self.B), len(self.windows)))
         # The leverage needs the network's noise sum, which comes with the next question.
         return self._noise(over=len(self.B))
 
-    def _check_windows(
-        self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray
-    ) -> windows.Windows:
-        """The counting rule is checked here, before anything leaves."""
-        n = self.sizes["slots"]
-        if len(edges) != len(released) + 1 or edges[0] != 0 or edges[-1] != n:
-            raise RefusedError(f"{self.sensing.name}: the windows do not cover the slots")
-        if (np.diff(edges) < 1).any() or (released < 0).any():
-            raise RefusedError(f"{self.sensing.name}: the windows are out of order")
-        cut = windows.Windows(edges, released)
-        if (counts + 1e-6 < self.J.sum(axis=0)).any():
-            raise RefusedError(f"{self.sensing.name}: the counts leave out this site's readings")
-        rate = windows.numbers_per_reading(counts, cut).max(initial=0.0)
-        # While a projection is learned the owners give up the oldest slots; they said so.
-        if not self._learning and rate > self.plan.allowed + 1e-9:
-            raise RefusedError(
-                f"{self.sensing.name}: {rate:.2f} numbers a reading were asked for, more than the"
-                f" {self.plan.allowed:.2f} that max_exposure {self.plan.max_exposure} allows"
-            )
-        self.log.append(f"numbers released for each reading: at most {rate:.3f} in any window")
-        return cut
+    def _set_windows(self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray) -> None:
+        self.windows = self.promise.check_windows(
+            edges, released, counts, self.J.sum(axis=0), learning=self._learning
+        )
+        self.sizes["windows"] = len(self.windows)
+        self._network_counts = counts
 
     def _noise(self, over: int) -> Reply:
         """The noise sum, and how many of this site's sensors stood above the cap."""
         return {"noise": guard.noise_sum(self.B, self.r), "over": float(over)}
 
+    def _leverage(self, noise: np.ndarray) -> tuple[Array, Array]:
+        """Leverage of each sensor in the sums, and what its refits may add."""
+        self.promise.check_noise(noise, guard.noise_sum(self.B, self._guard_r))
+        refits = self.promise.refits(self.J.sum(axis=1), self.B.shape[1])
+        return guard.leverage(self.B, self._guard_r, noise), np.zeros_like(refits) if (
+            self._noisy
+        ) else refits
+
     def _guard(self, noise: np.ndarray) -> Reply:
-        self.leverage = guard.leverage(self.B, self.r, noise)
-        self._scale = guard.rescale(self._scale, self.leverage, _AIM * self.plan.max_exposure)
+        h, refits = self._leverage(noise)
+        over = self.promise.exposure(h, refits) > self.plan.max_exposure
+        aim = self.promise.leverage_cap(refits)
+        self._scale = guard.rescale(self._scale, h, _AIM * aim)
         self.B = self._whitened * self._scale[:, None]
-        return self._noise(over=int((self.leverage > self.plan.max_exposure).sum()))
+        return self._noise(over=int(over.sum()))
 
     def _local(self, turn: np.ndarray) -> Reply:
         self._turned = np.sqrt(self.r)[:, None] * (self.B @ turn)
@@ -258,7 +300,8 @@ class FactorSite:
     def _window(self, energy: np.ndarray) -> Reply:
         strength = self.u * self._response
         h = guard.window_leverage(self._turned, strength, energy)
-        self.u = guard.rescale(self.u, h, self.plan.max_exposure)
+        cap = guard.cap_with_coalition(self.plan.max_exposure, self.plan.collusion)
+        self.u = guard.rescale(self.u, h, cap)
         return {"energy": guard.window_energy(self._turned, self.u * self._response)}
 
     def _weigh(self) -> Reply:
@@ -272,25 +315,58 @@ class FactorSite:
     # --- the rounds --------------------------------------------------------------------------
 
     def _open(self, w: np.ndarray, noise: np.ndarray, gain: np.ndarray) -> Reply:
-        """The first upload of readings; the last chance to refuse it."""
-        self._refuse_second_projection()
+        """The upload of readings; the last chance to refuse it."""
         self.w, self.gain = w, float(gain)
-        self.leverage = guard.leverage(self.B, self._guard_r, noise)
         self._before = self.P, self.r
         if not self._learning:
-            if self.plan.guarded:
-                self._check_leverage()
-            self._released = True
-        return self._sums(np.zeros((self.sizes["slots"], self.sizes["rank"])), *self._spoken())
+            self._release(noise)
+        m = np.zeros((self.sizes["slots"], self.sizes["rank"]))
+        reply = self._sums(m, *self._spoken())
+        return self._with_noise(reply) if self._noisy else reply
 
-    def _check_leverage(self) -> None:
-        for sensor, h in zip(self.sensing.ids, self.leverage, strict=True):
-            self.log.append(f"{sensor}: exposure {h:.3f} computed before the first upload")
-            if h > self.plan.max_exposure + 1e-6:
-                raise RefusedError(
-                    f"{self.sensing.name}: {sensor} would be exposed by {h:.2f}, above its cap of"
-                    f" {self.plan.max_exposure}; nothing of this site's readings was sent"
-                )
+    def _release(self, noise: np.ndarray) -> None:
+        """Check the cap, write the release down, and let go."""
+        if self.promise.released:
+            # Each new projection is k new equations about the same readings: one a run.
+            raise self.promise.refuse("its readings were already projected")
+        leverage, refits = self._leverage(noise)
+        self.exposure = self.promise.exposure(leverage, refits)
+        multiplier = None
+        if self.plan.guarded:
+            self.promise.check_exposure(self.exposure)
+        series, _ = self._spoken()
+        name = fingerprint(
+            series, self.B, self.u, self.windows.edges, self.windows.released,
+            self._smoothing, sorted(self.custody.cohort), self._noisy,
+        )  # fmt: skip
+        if self._noisy:
+            readings = int(self._network_counts.sum())
+            multiplier = release.multiplier(
+                self.plan, self.promise, self._span_slots, name, readings
+            )
+            self._noise_source = multiplier, SecretStream(self._secret, f"release {name}")
+        self.promise.record(
+            self.custody.run, self.windows, self._network_counts, self._span_slots,
+            self.exposure, name, multiplier,
+        )  # fmt: skip
+        if self.custody.keep is not None:
+            self.custody.keep(self.promise.account)
+
+    @property
+    def _noisy(self) -> bool:
+        """Whether the readings leave in one release with a privacy budget."""
+        return self.plan.epsilon is not None
+
+    def _with_noise(self, reply: Reply) -> Reply:
+        """The one release: noise on ``g``, and nothing else that depends on readings."""
+        multiplier, stream = self._noise_source
+        bound = release.sensitivity(
+            self.plan, self.units.scale, self._smoothing, self.windows, self.B.shape[1]
+        )
+        g = release.noisy(
+            np.asarray(reply["g"]), self.windows, multiplier * bound, self.plan.noise_sites, stream
+        )
+        return {**reply, "g": g, "held": 0.0, "held_n": 0.0}
 
     def _round(
         self,
@@ -301,11 +377,14 @@ class FactorSite:
         R: np.ndarray,
         back: np.ndarray,
     ) -> Reply:
+        self.promise.check_model(m, A, S, F, R)
+        if self._noisy:
+            raise self.promise.refuse("asked for a round where one noisy release is all there is")
         if back:
             self.P, self.r = self._before
         else:
             self._before = self.P, self.r
-            self._fit_sensors(m, A, S, F, R)
+            self._refit(m, A, S, F, R)
         if self.plan.projection == "adaptive" or self._learning:
             self.B = projection.adaptive(self.P, self.r)
         if self._once:
@@ -313,17 +392,30 @@ class FactorSite:
             return self._sums(m, np.zeros_like(self.Y), np.inf)
         return self._sums(m, *self._spoken())
 
+    def _refit(self, m: Array, A: Array, S: Array, F: Array, R: Array) -> None:
+        """New latent vectors for the sums. Each is k numbers about one sensor: they are counted,
+        and a sensor whose share is used up keeps the vector that it has."""
+        P, r = self.P, self.r
+        spent = self._fit_sensors(m, A, S, F, R, self.plan.influence if self._once else np.inf)
+        if self._once and self.memory is None:
+            over = self._refits + spent > self.plan.refit_share
+            self.P = np.where(over[:, None], P, self.P)
+            self.r = np.where(over, r, self.r)
+            self._refits += np.where(over, 0.0, spent)
+
     def _fit_sensors(
-        self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
-    ) -> None:
+        self, m: Array, A: Array, S: Array, F: Array, R: Array, most: float = np.inf
+    ) -> Array:
+        """Latent vectors and noise anew; returns the mean influence of each sensor's readings."""
         plan = self.plan
         self.cov = dynamics.published_covariances(A, S, F, R, self.w, self.gain, self.windows)
         if self.memory is not None:
             # Latent vectors stay as they are: new slots teach the network about q only.
-            return
-        self.P, self.r = sensor_step.sensor_step(
-            self.Y, self.J, self.P, self.r, m, self.cov, plan.ridge, plan.dof
+            return np.zeros(len(self.P))
+        self.P, self.r, influence = sensor_step.sensor_step(
+            self.Y, self.J, self.P, self.r, m, self.cov, plan.ridge, plan.dof, most
         )
+        return influence
 
     @property
     def _once(self) -> bool:
@@ -354,11 +446,23 @@ class FactorSite:
         what the site itself can guess. Cutting anew against every round's residual would tell the
         coordinator which readings were cut, and by how much.
         """
+        if self._noisy:
+            return self.Y, np.inf
         if not self._once:
             return self.Y, self.plan.clip
-        if self._tamed is None:
-            self._tamed = sensor_step.tame(self.Y, self.J, self.smoother, self.plan.clip)
-        return self._tamed, np.inf
+        if self._series is None:
+            tamed = sensor_step.tame(self.Y, self.J, self.smoother, self.plan.clip)
+            self._series = tamed + self._blur()
+        return self._series, np.inf
+
+    def _blur(self) -> Array:
+        """Noise on the readings that speak: drawn once for each reading, whatever the run."""
+        if not self.plan.blur:
+            return np.zeros_like(self.Y)
+        spread = np.sqrt(sensor_step.interpolation_variance(self.Y, self.J))
+        stamps = self.promise.stamps[self._span_slots]
+        noise = np.stack([normals_at(self._secret, name, stamps) for name in self.sensing.ids])
+        return self.plan.blur * spread[:, None] * self.J * noise
 
     def model_units(self) -> Array:
         """Every known reading in model units, unclipped; zero where unknown (m, N)."""
@@ -368,10 +472,12 @@ class FactorSite:
         self, m: np.ndarray, A: np.ndarray, S: np.ndarray, F: np.ndarray, R: np.ndarray
     ) -> Reply:
         """Keep the shared model; the last word on ``p`` and ``r`` is the site's own."""
+        self.promise.check_model(m, A, S, F, R)
         if self._learning:
             self._learned = projection.adaptive(self.P, self.r)
             return {}
-        self._fit_sensors(m, A, S, F, R)
+        for _ in range(_ALONE_STEPS if self._noisy else 1):
+            self._fit_sensors(m, A, S, F, R)
         E = self.J * (self.Y - self.P @ m.T)
         seen = dynamics.observe(F, R, self.windows.released)
         level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
@@ -423,9 +529,9 @@ class FactorSite:
         """Only slots that no earlier run has seen: nothing is released a second time."""
         memory, N = self.memory, self.used.shape[1]
         if memory is None or int(first) != memory.held.shape[1] or not int(first) < N - 1:
-            raise RefusedError(f"{self.sensing.name}: there is no earlier run that ends there")
+            raise self.promise.refuse("there is no earlier run that ends there")
         if memory.P.shape[1] != int(rank):
-            raise RefusedError(f"{self.sensing.name}: the earlier run had another rank")
+            raise self.promise.refuse("the earlier run had another rank")
         self._units(trial)
         self._set_span(slice(int(first), N), float(scale), float(length), float(noise))
         self.sizes["rank"] = int(rank)
@@ -433,8 +539,8 @@ class FactorSite:
         return self._counts()
 
     def _rewindow(self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray) -> Reply:
-        self.windows = self._check_windows(edges, released, counts)
-        self.sizes["windows"] = len(self.windows)
+        self._set_windows(edges, released, counts)
+        self._refits = np.zeros(len(self.B))
         self.u = np.ones((len(self.B), len(self.windows)))
         return {"noise": guard.noise_sum(self.B, self._guard_r), "over": 0.0}
 
@@ -451,14 +557,14 @@ class FactorSite:
         """Fit new sensors to a finished model: nothing of their readings leaves."""
         m = model["m"]
         if len(m) != self.used.shape[1] or len(w) + 1 != len(edges):
-            raise RefusedError(f"{self.sensing.name}: the model has other slots than the readings")
+            raise self.promise.refuse("the model has other slots than the readings")
         self._units(trial)
         self._set_span(slice(0, len(m)), float(scale), 1.0, 1.0)
         self.w, self.gain, self.windows = w, float(gain), windows.Windows(edges, released)
         self.P = np.zeros((len(self.used), m.shape[1]))
         self.r = np.maximum((self.Y**2).sum(axis=1) / np.maximum(self.J.sum(axis=1), 1.0), 1e-8)
-        for _ in range(5):
-            self._fit_sensors(m, **{name: model[name] for name in "ASFR"})
+        for _ in range(_ALONE_STEPS):
+            self._fit_sensors(m, model["A"], model["S"], model["F"], model["R"])
         curve = self.P @ m.T
         # The readings had no part in m, so the curve is already without them.
         self._start_heads(curve, curve)

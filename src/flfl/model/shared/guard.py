@@ -36,7 +36,33 @@ def leverage(B: Array, r: Array, R: Array) -> Array:
     return r * (half**2).sum(axis=0)
 
 
-def rescale(a: Array, h: Array, cap: float) -> Array:
+def against_coalition(h: Array, share: float) -> Array:
+    """Leverage against the honest rest, when a share of the other sensors subtract their part.
+
+    What shelters a sensor is the others' noise: with odds ``l = h / (1 - h)`` against all of it,
+    the odds against the rest are ``l / (1 - share)`` for a coalition spread like the network.
+
+    Examples
+    --------
+    >>> against_coalition(np.array([0.25, 0.5]), 0.5).round(3).tolist()
+    [0.4, 0.667]
+    """
+    return np.asarray(h / np.maximum(h + (1 - share) * (1 - h), 1e-12))
+
+
+def cap_with_coalition(cap: Array | float, share: float) -> Array:
+    """The leverage at which :func:`against_coalition` gives ``cap``.
+
+    Examples
+    --------
+    >>> against_coalition(cap_with_coalition(0.5, 0.25), 0.25).round(6).tolist()
+    0.5
+    """
+    odds = (1 - share) * np.asarray(cap) / np.maximum(1 - np.asarray(cap), 1e-12)
+    return np.asarray(odds / (1 + odds))
+
+
+def rescale(a: Array, h: Array, cap: Array | float) -> Array:
     """One iteration of ``a_i^2 = min(1, cap/(1-cap) / l_i)``, ``l_i = h_i/(1-h_i)/a_i^2`` (site).
 
     Examples

@@ -16,6 +16,7 @@ from flfl.model.shared.smoothers import Smoother, response, smooth
 from flfl.model.shared.windows import Windows
 
 Array = NDArray[np.float64]
+Pair = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def student_weights(E2: Array, r: Array, dof: float) -> Array:
@@ -30,35 +31,83 @@ def student_weights(E2: Array, r: Array, dof: float) -> Array:
 
 
 def fit_loadings(
-    Y: Array, W: Array, m: Array, cov: Covariances, r: Array, ridge: float = 1.0
-) -> Array:
+    Y: Array,
+    W: Array,
+    m: Array,
+    cov: Covariances,
+    r: Array,
+    ridge: float = 1.0,
+    most: float = np.inf,
+) -> tuple[Array, Array]:
     """``p_i = (sum_t W_it (m_t m_t^T + V_t) + ridge r_i I)^-1 sum_t W_it y_it m_t``.
+
+    Guarantee: the influence of every reading on its ``p_i`` is at most ``most``, whatever m is.
 
     Parameters
     ----------
     Y : (M, N) readings minus their mean, anything finite where W is zero.
     W : (M, N) mask times robust weights.
     m : (N, k) mean of q; cov : its covariances; r : (M,) noise variances.
+    most : largest influence ``h_it = W_it m_t^T G_i^-1 m_t``, with G_i the matrix above: the share
+        of the reading that p_i carries. Readings beyond it are weighted down; should the cut m
+        still lean on a few slots, the ridge grows until it does not.
 
     Returns
     -------
-    (M, k) array
+    (M, k) array, and (M,) the mean influence of each sensor's readings
 
     Examples
     --------
     >>> m = np.array([[1.0], [2.0], [3.0]])
     >>> none = Covariances(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((3, 1)))
-    >>> fit_loadings(2 * m.T, np.ones((1, 3)), m, none, np.zeros(1)).round(6).tolist()
-    [[2.0]]
+    >>> P, h = fit_loadings(2 * m.T, np.ones((1, 3)), m, none, np.zeros(1))
+    >>> P.round(6).tolist(), h.round(6).tolist()
+    ([[2.0]], [0.333333])
+    >>> spike = np.array([[0.0], [9.0], [0.0]])
+    >>> P, h = fit_loadings(2 * m.T, np.ones((1, 3)), spike, none, np.ones(1), most=0.1)
+    >>> bool(3 * h[0] <= 0.1), bool(P[0, 0] < 0.1)
+    (True, True)
     """
-    M, k = len(Y), m.shape[1]
+    k = m.shape[1]
     upper = np.triu_indices(k)
     products = m[:, upper[0]] * m[:, upper[1]]
-    gram = np.empty((M, k, k))
+    diagonal = ridge * r + 1e-9
+    for _ in range(_TRIES):
+        gram = _gram(W, products, upper, cov, diagonal)
+        h = _influence(W, gram, products, upper)
+        if not np.isfinite(most) or h.max(initial=0.0) <= most:
+            break
+        over = np.any(h > most, axis=1)
+        # Down-weighting alone converges slowly where few slots carry everything.
+        W = W * np.minimum(1.0, 0.9 * most / np.maximum(h, 1e-300))
+        diagonal = np.where(over, 2.0 * diagonal, diagonal)
+    else:
+        # No cut of this m is even enough: these sensors learn nothing from it.
+        W = np.where(np.any(h > most, axis=1)[:, None], 0.0, W)
+        gram = _gram(W, products, upper, cov, diagonal)
+        h = _influence(W, gram, products, upper)
+    P = np.asarray(np.linalg.solve(gram, ((W * Y) @ m)[:, :, None])[:, :, 0])
+    return P, h.sum(axis=1) / np.maximum((W > 0).sum(axis=1), 1)
+
+
+_TRIES = 12
+"""Rounds of weighting down before a sensor gives up on an m."""
+
+
+def _gram(W: Array, products: Array, upper: Pair, cov: Covariances, diagonal: Array) -> Array:
+    """``sum_t W_it (m_t m_t^T + V_t) + diagonal_i I`` (M, k, k)."""
+    k = cov.table.shape[1]
+    gram = np.empty((len(W), k, k))
     gram[:, upper[0], upper[1]] = gram[:, upper[1], upper[0]] = W @ products
     gram += np.tensordot(W @ cov.weights, cov.table, 1)
-    gram += (ridge * r + 1e-9)[:, None, None] * np.eye(k)
-    return np.asarray(np.linalg.solve(gram, ((W * Y) @ m)[:, :, None])[:, :, 0])
+    return gram + diagonal[:, None, None] * np.eye(k)
+
+
+def _influence(W: Array, gram: Array, products: Array, upper: Pair) -> Array:
+    """``h_it = W_it m_t^T G_i^-1 m_t`` of all readings, by one product (M, N)."""
+    inverse = np.linalg.inv(gram)
+    twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+    return np.asarray(W * ((inverse[:, upper[0], upper[1]] * twice) @ products.T))
 
 
 def sensor_step(
@@ -70,24 +119,26 @@ def sensor_step(
     cov: Covariances,
     ridge: float = 1.0,
     dof: float = 4.0,
-) -> tuple[Array, Array]:
-    """New ``p_i`` (M, k) and ``r_i`` (M,) of all sensors of a site.
+    most: float = np.inf,
+) -> tuple[Array, Array, Array]:
+    """New ``p_i`` (M, k), ``r_i`` (M,) and the mean influence (M,) of all sensors of a site.
 
-    ``r_i = sum W ((y - p.m)^2 + p V p^T) / sum J`` is the scale of the Student noise.
+    ``r_i = sum W ((y - p.m)^2 + p V p^T) / sum J`` is the scale of the Student noise. ``most`` as
+    in :func:`fit_loadings`.
 
     Examples
     --------
     >>> m = np.array([[1.0], [-1.0], [2.0]])
     >>> none = Covariances(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((3, 1)))
-    >>> P, r = sensor_step(m.T, np.ones((1, 3)), np.ones((1, 1)), np.ones(1), m, none, ridge=0.0)
+    >>> P, r, _ = sensor_step(m.T, np.ones((1, 3)), np.ones((1, 1)), np.ones(1), m, none, ridge=0.0)
     >>> P.round(3).tolist(), bool(r[0] < 1e-6)
     ([[1.0]], True)
     """
     W = J * student_weights((Y - P @ m.T) ** 2 + cov.quadratic(P), r, dof)
-    P = fit_loadings(Y, W, m, cov, r, ridge)
+    P, h = fit_loadings(Y, W, m, cov, r, ridge, most)
     squares = (Y - P @ m.T) ** 2 + cov.quadratic(P)
     r_new = (W * squares).sum(axis=1) / np.maximum(J.sum(axis=1), 1.0)
-    return P, np.maximum(r_new, 1e-8)
+    return P, np.maximum(r_new, 1e-8), h
 
 
 def predictive_step(
