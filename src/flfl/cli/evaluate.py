@@ -10,7 +10,8 @@ import click
 from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
-from flfl.cli.say import exposure_option, figure, json_option, print_json, print_table, size
+from flfl.cli.privacy import privacy_options, privacy_settings
+from flfl.cli.say import figure, json_option, print_json, print_table, size
 from flfl.cli.tables import read_tables, table_options
 from flfl.data.masks import PATTERNS
 from flfl.errors import FLFLError, InputError
@@ -39,7 +40,7 @@ HEADER = (
     type=click.IntRange(min=1),
     help="Slots in a block.  [default: 24, or 12 for monthly readings]",
 )
-@exposure_option
+@privacy_options
 @json_option
 def evaluate(
     rates: str,
@@ -48,6 +49,11 @@ def evaluate(
     seeds: int,
     block_length: int | None,
     max_exposure: float | None,
+    collusion: float | None,
+    blur: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    bounds: str | None,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -70,6 +76,14 @@ def evaluate(
     table, sensors = read_tables(**files)
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
+    settings = privacy_settings(
+        bounds,
+        max_exposure=max_exposure,
+        collusion=collusion,
+        blur=blur,
+        epsilon=epsilon,
+        delta=delta,
+    )
     rows = evaluate_methods(
         table,
         sensors,
@@ -78,7 +92,7 @@ def evaluate(
         patterns=shapes,
         seeds=range(seeds),
         block_length=block_length,
-        options={} if max_exposure is None else {"flfl": {"max_exposure": max_exposure}},
+        options={"flfl": settings},
         report=_progress,
     )
     if as_json:

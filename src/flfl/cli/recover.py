@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from flfl.baselines import Method, find
+from flfl.cli.privacy import account_option, privacy_options, privacy_settings
 from flfl.cli.say import (
     count,
     end_progress,
-    exposure_option,
     figure,
     json_option,
     print_json,
@@ -45,7 +45,8 @@ from flfl.recovery import recover as recover_table
     help="Also write a long table: time, sensor, value, flag, lower, upper.",
 )
 @click.option("--method", default="flfl", show_default=True, help="See `flfl methods`.")
-@exposure_option
+@privacy_options
+@account_option
 @click.option(
     "--effort",
     type=click.Choice(["quick", "full"]),
@@ -76,6 +77,12 @@ def recover(
     flags_path: Path | None,
     method: str,
     max_exposure: float | None,
+    collusion: float | None,
+    blur: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    bounds: str | None,
+    account: Path | None,
     effort: str | None,
     projection: str | None,
     rank: int | None,
@@ -101,13 +108,18 @@ def recover(
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
     table, sensors = read_tables(**files)
-    given = {
-        "max_exposure": max_exposure,
-        "effort": effort,
-        "projection": projection,
-        "rank": rank,
-    }
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = privacy_settings(
+        bounds,
+        max_exposure=max_exposure,
+        collusion=collusion,
+        blur=blur,
+        epsilon=epsilon,
+        delta=delta,
+        account=account,
+        effort=effort,
+        projection=projection,
+        rank=rank,
+    )
     result = recover_table(
         table,
         sensors,

@@ -24,12 +24,6 @@ _ARGUMENTS = "time_column|sensor_column|value_column|complete_grid|block_length|
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
 )
-exposure_option = click.option(
-    "--max-exposure",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Share of a sensor's news that the sums may carry. 1: a trusted coordinator."
-    "  [default: 0.5]",
-)
 seed_option = click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed."
 )
