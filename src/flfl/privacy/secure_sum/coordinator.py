@@ -223,9 +223,7 @@ class SecureSums:
         lost = [name for name in held if name not in sum_.survivors]
         selves = slices(frame.sections["selves"], SHARE_BYTES, len(kept), "the shares")
         vaults = slices(frame.sections["vaults"], SHARE_BYTES, len(lost), "the shares")
-        return Shares(
-            dict(zip(kept, selves, strict=True)), dict(zip(lost, vaults, strict=True))
-        )
+        return Shares(dict(zip(kept, selves, strict=True)), dict(zip(lost, vaults, strict=True)))
 
     # --- what follows ------------------------------------------------------------------------
 

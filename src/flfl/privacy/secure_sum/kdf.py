@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import struct
 
 PROTOCOL = b"flfl secure sum 1"
 """Stands in every derivation and signature: keys of another protocol or version never fit."""
@@ -18,16 +17,17 @@ def framed(*parts: bytes | str | int) -> bytes:
     >>> framed("ab", "c") == framed("a", "bc")
     False
     """
-    joined = bytearray()
+    joined = []
     for part in parts:
-        if isinstance(part, int):
-            part = struct.pack("<q", part)
-        data = part.encode() if isinstance(part, str) else bytes(part)
-        joined += struct.pack("<I", len(data)) + data
-    return bytes(joined)
+        if isinstance(part, str):
+            part = part.encode()
+        elif isinstance(part, int):
+            part = part.to_bytes(8, "little", signed=True)
+        joined += [len(part).to_bytes(4, "little"), part]
+    return b"".join(joined)
 
 
-def expand(key: bytes, *info: bytes | str | int) -> bytes:
+def expand(key: bytes, info: bytes) -> bytes:
     """HKDF-Expand with SHA-256, 32 bytes: ``HMAC(key, info | 0x01)``.
 
     Guarantees
@@ -35,7 +35,7 @@ def expand(key: bytes, *info: bytes | str | int) -> bytes:
     * Equals RFC 5869's expansion of the same key and information.
     * Different information gives unrelated keys; a derived key does not tell the key above it.
     """
-    return hmac.digest(key, framed(*info) + b"\x01", "sha256")
+    return hmac.digest(key, info + b"\x01", "sha256")
 
 
 def digest(*parts: bytes | str | int) -> bytes:

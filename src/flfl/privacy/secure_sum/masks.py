@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
@@ -10,13 +12,13 @@ from flfl.errors import OutOfRangeError
 
 Words = NDArray[np.uint64]
 
-_CHUNK = 2**16
-"""Numbers a step: half a megabyte stays in the processor's cache between cipher and addition."""
+_CHUNK = 2**13
+"""Numbers a step: 64 kB of sum and 64 kB of stream stay in the processor's cache."""
 _ZEROS = bytes(8 * _CHUNK)
 
 
-def add_stream(total: Words, seed: bytes, sign: int) -> None:
-    """``total += sign * PRG(seed)`` modulo 2^64, in place.
+def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
+    """``total += sum_s sign_s * PRG(seed_s)`` modulo 2^64, in place.
 
     ``PRG`` is AES-256 in counter mode from zero, read as little-endian 64-bit words. A seed is
     used for one stream only.
@@ -29,19 +31,23 @@ def add_stream(total: Words, seed: bytes, sign: int) -> None:
     Examples
     --------
     >>> words = np.arange(3, dtype=np.uint64)
-    >>> add_stream(words, bytes(32), 1); add_stream(words, bytes(32), -1); words.tolist()
+    >>> add_streams(words, [(bytes(32), 1)]); add_streams(words, [(bytes(32), -1)])
+    >>> words.tolist()
     [0, 1, 2]
     """
-    stream = Cipher(algorithms.AES256(seed), modes.CTR(bytes(16))).encryptor()
+    streams = [
+        (Cipher(algorithms.AES256(seed), modes.CTR(bytes(16))).encryptor(), sign)
+        for seed, sign in seeds
+    ]
     buffer = bytearray(8 * min(_CHUNK, total.size) + 16)
+    # All streams of a piece before the next piece: the sum's piece is read and written in cache.
     for start in range(0, total.size, _CHUNK):
         part = total[start : start + _CHUNK]
-        stream.update_into(memoryview(_ZEROS)[: 8 * part.size], buffer)
+        zeros = memoryview(_ZEROS)[: 8 * part.size]
         words = np.frombuffer(buffer, "<u8", part.size)
-        if sign > 0:
-            np.add(part, words, out=part)
-        else:
-            np.subtract(part, words, out=part)
+        for stream, sign in streams:
+            stream.update_into(zeros, buffer)
+            (np.add if sign > 0 else np.subtract)(part, words, out=part)
 
 
 def bound(n_sites: int) -> int:

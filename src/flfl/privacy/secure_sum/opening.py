@@ -90,23 +90,26 @@ def open_sum(
       wrong vault is an error that names the site, never a wrong sum.
     """
     secrets = _Secrets(roster, network.degree.threshold)
+    seeds: list[tuple[bytes, int]] = []
     for name in survivors:
         shares = {h: r.selves[name] for h, r in revealed.items() if name in r.selves}
         secret = secrets.join(name, shares)
         if commitment("self", secret) != prepared[name].self_mask:
             raise SecureSumError(f"the shares of {name!r} do not give the secret it committed to")
-        masks.add_stream(total, self_mask_seed(secret, view), -1)
+        seeds.append((self_mask_seed(secret, view), -1))
     present = set(survivors)
     for name in sorted(set(prepared) - present):
-        shares = {h: r.vaults[name] for h, r in revealed.items() if name in r.vaults}
-        if not present.isdisjoint(network.neighbours[name]):
-            key = secrets.join(name, shares)
-            seeds = _open_vault(prepared[name], key, network.neighbours[name], run, number, name)
-            for other in network.neighbours[name]:
-                if other in present:
-                    # `other` added the mask if `name` comes after it: take that off.
-                    sign = -1 if name > other else 1
-                    masks.add_stream(total, pair_mask_seed(seeds[other], view), sign)
+        left = [other for other in network.neighbours[name] if other in present]
+        if not left:
+            continue
+        key = secrets.join(
+            name, {h: r.vaults[name] for h, r in revealed.items() if name in r.vaults}
+        )
+        vault = _open_vault(prepared[name], key, network.neighbours[name], run, number, name)
+        # A survivor before the dropped site in the order added their mask, one after it
+        # subtracted it.
+        seeds += [(pair_mask_seed(vault[o], view), -1 if o < name else 1) for o in left]
+    masks.add_streams(total, seeds)
 
 
 class _Secrets:

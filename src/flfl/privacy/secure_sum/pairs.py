@@ -92,9 +92,9 @@ class Pair:
     def step(self) -> PairKeys:
         """The keys of the next sum."""
         keys = PairKeys(
-            expand(self._masks, "seed"),
-            expand(self._channel, "from", self._me),
-            expand(self._channel, "from", self._peer),
+            expand(self._masks, b"seed"),
+            expand(self._channel, b"from " + self._me.encode()),
+            expand(self._channel, b"from " + self._peer.encode()),
         )
-        self._masks, self._channel = expand(self._masks, "next"), expand(self._channel, "next")
+        self._masks, self._channel = expand(self._masks, b"next"), expand(self._channel, b"next")
         return keys

@@ -156,7 +156,9 @@ class SecureSite:
         both = [shamir.split(s, network.degree.threshold, points) for s in (secret, vault_key)]
         shares = dict(zip(holders, zip(*both, strict=True), strict=True))
         boxes = [
-            sealed(keys[name].seal, b"".join(shares[name]), self._run or "", number, self.name, name)
+            sealed(
+                keys[name].seal, b"".join(shares[name]), self._run or "", number, self.name, name
+            )
             for name in mine
         ]
         seeds = [keys[name].seed for name in mine]
@@ -212,15 +214,17 @@ class SecureSite:
         if ready is None or asked.number != ready.number or asked.number <= self._last:
             raise SecureSumError(f"{self.name}: sum {asked.number} is not expected now")
         words = masks.to_ring(np.asarray(values).ravel(), len(self._roster.names))
-        masks.add_stream(words, self_mask_seed(ready.secret, asked.view), 1)
-        for name, keys in ready.keys.items():
-            if name in asked.held:
-                seed = pair_mask_seed(keys.seed, asked.view)
-                masks.add_stream(words, seed, 1 if name > self.name else -1)
+        seeds = [(self_mask_seed(ready.secret, asked.view), 1)]
+        seeds += [
+            (pair_mask_seed(keys.seed, asked.view), 1 if name > self.name else -1)
+            for name, keys in ready.keys.items()
+            if name in asked.held
+        ]
+        masks.add_streams(words, seeds)
         sections: Sections = {
             "view": asked.view,
             "shapes": json.dumps([list(shape) for shape in shapes], separators=(",", ":")).encode(),
-            "numbers": memoryview(words.astype("<u8", copy=False)).cast("B"),
+            "numbers": words.astype("<u8", copy=False).data.cast("B"),
         }
         answer = self._send("masked", asked.number, sections, asked.label)
         self._last, self._prepared = asked.number, None

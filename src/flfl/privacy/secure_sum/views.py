@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from flfl.privacy.secure_sum.shamir import SHARE_BYTES
 BOX_BYTES = 2 * SHARE_BYTES + 16
 """An encrypted pair of shares: of the self-mask seed and of the vault's key."""
 COMMITMENT_BYTES = 32
+_COMMITMENT = {use: framed(PROTOCOL, "commitment", use) for use in ("self", "vault", "pair")}
 _NONCE = bytes(12)
 """Every key of the secure sum encrypts one message only, so the nonce may be constant."""
 
@@ -64,17 +66,17 @@ def consent_statement(view: bytes, survivors: bytes) -> bytes:
 
 def pair_mask_seed(seed: bytes, view: bytes) -> bytes:
     """Seed of the mask that two neighbours add and subtract."""
-    return expand(seed, "pair mask", view)
+    return expand(seed, b"pair mask" + view)
 
 
 def self_mask_seed(secret: bytes, view: bytes) -> bytes:
     """Seed of the mask that a site adds alone."""
-    return expand(secret, "self mask", view)
+    return expand(secret, b"self mask" + view)
 
 
 def commitment(use: str, secret: bytes) -> bytes:
     """Binds to a secret of 32 random bytes without showing it."""
-    return digest("commitment", use, secret)
+    return hashlib.sha256(_COMMITMENT[use] + secret).digest()
 
 
 def sealed(key: bytes, text: bytes, *about: bytes | str | int) -> bytes:

@@ -32,7 +32,8 @@ VERSION = 1
 _PREFIX = struct.Struct("<4sHI")
 _LARGEST_HEADER = 2**12
 _DIGEST_BYTES = 32
-_PREPARED = ("boxes", "vault", "commitments")
+SHARE_SECTIONS = ("boxes", "vault", "commitments")
+"""What a site says about its secrets of a sum: shares for its neighbours, vault, commitments."""
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     # from the coordinator
@@ -43,10 +44,10 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "reveal": ("survivors", "consents"),
     # from a site
     "keys": ("keys",),
-    "shares": _PREPARED,
+    "shares": SHARE_SECTIONS,
     "masked": ("view", "shapes", "numbers"),
     "consent": ("consent",),
-    "unmask": ("selves", "vaults", *_PREPARED),
+    "unmask": ("selves", "vaults", *SHARE_SECTIONS),
 }
 """What each kind of message holds."""
 
