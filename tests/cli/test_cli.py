@@ -74,7 +74,7 @@ def test_recover_json_is_the_contract(run, files, tmp_path):
     document = json.loads(result.stdout)
     wanted = (
         "sensors slots observed recovered refused rounds seconds numbers_per_reading exposure"
-        " bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_not_gaining out flags"
+        " secure bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_not_gaining out flags"
     )
     assert set(wanted.split()) <= set(document)
     assert document["sensors"] == 8

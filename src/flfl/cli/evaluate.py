@@ -10,7 +10,15 @@ import click
 from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
-from flfl.cli.say import exposure_option, figure, json_option, print_json, print_table, size
+from flfl.cli.say import (
+    exposure_option,
+    figure,
+    json_option,
+    print_json,
+    print_table,
+    secure_option,
+    size,
+)
 from flfl.cli.tables import read_tables, table_options
 from flfl.data.masks import PATTERNS
 from flfl.errors import FLFLError, InputError
@@ -40,6 +48,7 @@ HEADER = (
     help="Slots in a block.  [default: 24, or 12 for monthly readings]",
 )
 @exposure_option
+@secure_option
 @json_option
 def evaluate(
     rates: str,
@@ -48,6 +57,7 @@ def evaluate(
     seeds: int,
     block_length: int | None,
     max_exposure: float | None,
+    secure: bool | None,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -70,6 +80,7 @@ def evaluate(
     table, sensors = read_tables(**files)
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
+    given = {"max_exposure": max_exposure, "secure": secure}
     rows = evaluate_methods(
         table,
         sensors,
@@ -78,7 +89,7 @@ def evaluate(
         patterns=shapes,
         seeds=range(seeds),
         block_length=block_length,
-        options={} if max_exposure is None else {"flfl": {"max_exposure": max_exposure}},
+        options={"flfl": {name: value for name, value in given.items() if value is not None}},
         report=_progress,
     )
     if as_json:

@@ -17,6 +17,7 @@ from flfl.cli.say import (
     json_option,
     print_json,
     round_progress,
+    secure_option,
     seed_option,
     size,
     table_lines,
@@ -56,6 +57,7 @@ from flfl.recovery import recover as recover_table
     type=click.Choice(["fixed", "learned", "adaptive"]),
     help="How readings enter the sums.  [default: fixed]",
 )
+@secure_option
 @click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
 @click.option(
     "--save-model",
@@ -78,6 +80,7 @@ def recover(
     max_exposure: float | None,
     effort: str | None,
     projection: str | None,
+    secure: bool | None,
     rank: int | None,
     model_out: Path | None,
     model_in: Path | None,
@@ -105,6 +108,7 @@ def recover(
         "max_exposure": max_exposure,
         "effort": effort,
         "projection": projection,
+        "secure": secure,
         "rank": rank,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -218,8 +222,9 @@ def _what_left(summary: dict[str, Any], method: Method) -> str:
     numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
     if numbers >= 1 or worst >= 1:
         return f"{sent} The coordinator can compute every reading from what it received."
+    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
     return (
         f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f" Exposure that the sites computed before sending: at most {worst:.2f} of any sensor's"
-        f" news, median {summary['exposure']['median']:.2f}."
+        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
+        f" sensor's news, median {summary['exposure']['median']:.2f}."
     )

@@ -30,6 +30,11 @@ exposure_option = click.option(
     help="Share of a sensor's news that the sums may carry. 1: a trusted coordinator."
     "  [default: 0.5]",
 )
+secure_option = click.option(
+    "--secure/--no-secure",
+    default=None,
+    help="Hide every site's sums from the coordinator.  [default: with 3 sites or more]",
+)
 seed_option = click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Random seed."
 )
