@@ -15,8 +15,8 @@ def names(n):
 class Party:
     """A coordinator and its sites, who answer every question with the numbers they are given."""
 
-    def __init__(self, n, threshold=0, min_sites=3, run="run"):
-        self.identities = {name: Identity.generate() for name in names(n)}
+    def __init__(self, n, threshold=0, min_sites=3, run="run", identities=None):
+        self.identities = identities or {name: Identity.generate() for name in names(n)}
         self.roster = Roster(
             {name: identity.public for name, identity in self.identities.items()},
             threshold,

@@ -326,6 +326,11 @@ class TestWire:
         with pytest.raises(SecureSumError, match="not that of 'a'"):
             wire.decode_from_site(self.signed(), other)
 
+    def test_a_name_that_is_no_text_is_refused(self):
+        frame = wire.Frame("hello", "\ud800", 0, "a")
+        with pytest.raises(SecureSumError, match="no text"):
+            wire.decode_to_site(wire.encode_to_site(frame))
+
     def test_a_message_that_goes_the_other_way_is_refused(self):
         with pytest.raises(SecureSumError, match="goes the other way"):
             wire.decode_to_site(self.signed())

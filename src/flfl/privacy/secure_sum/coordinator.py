@@ -15,6 +15,7 @@ and for each sum::
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -196,9 +197,9 @@ class SecureSums:
         if bytes(frame.sections["view"]) != sum_.view:
             raise SecureSumError(f"{frame.site}: answers something else than was asked")
         shapes = _shapes(frame)
-        words = np.frombuffer(frame.sections["numbers"], "<u8")
-        if words.size != sum(int(np.prod(shape)) for shape in shapes):
+        if len(frame.sections["numbers"]) != 8 * sum(math.prod(shape) for shape in shapes):
             raise SecureSumError(f"{frame.site}: the numbers do not fill their shapes")
+        words = np.frombuffer(frame.sections["numbers"], "<u8")
         if sum_.total is None:
             sum_.total, sum_.shapes = words.astype(np.uint64), shapes
         elif shapes != sum_.shapes:

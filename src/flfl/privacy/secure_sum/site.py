@@ -121,8 +121,8 @@ class SecureSite:
     def _hello(self, frame: Frame) -> bytes:
         if self._run is not None:
             raise SecureSumError(f"{self.name}: the run has begun already")
-        self._run = frame.run
         self._keys = RunKeys(self.name, self._identity, self._roster, frame.run)
+        self._run = frame.run
         return self._send("keys", 0, {"keys": self._keys.signed})
 
     def _bundle(self, frame: Frame) -> bytes:

@@ -172,6 +172,8 @@ def _check_header(header: Any) -> None:
     for name, type_ in types.items():
         if type(header[name]) is not type_:
             raise SecureSumError(f"the header's {name!r} must be {type_.__name__}")
+    if any("\ud800" <= letter <= "\udfff" for letter in header["run"] + header["site"]):
+        raise SecureSumError("the header names a run or a site by what is no text")
     sizes = header["sections"]
     names = SECTIONS.get(header["kind"])
     if names is None:
