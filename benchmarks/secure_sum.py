@@ -112,7 +112,9 @@ def growth(most: int) -> None:
         sent: Counter[str] = Counter()
         values = np.arange(NUMBERS)
 
-        def carry(outbox: list, sums=sums, sites=sites, spent=spent, sent=sent) -> None:
+        def carry(
+            outbox: list, sums=sums, sites=sites, spent=spent, sent=sent, values=values
+        ) -> None:
             while outbox:
                 name, data = outbox.pop()
                 kind = peek(data).kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -58,15 +59,9 @@ def weights_at_zero(points: Sequence[int]) -> list[int]:
     >>> weights_at_zero([1, 2]) == [2, PRIME - 1]
     True
     """
-    above, below = [], []
-    for x in points:
-        top = bottom = 1
-        for other in points:
-            if other != x:
-                top, bottom = top * other, bottom * (other - x)
-        above.append(top % PRIME)
-        below.append(bottom % PRIME)
-    return [a * b % PRIME for a, b in zip(above, _inverses(below), strict=True)]
+    above = math.prod(points) % PRIME
+    below = [x * math.prod(other - x for other in points if other != x) % PRIME for x in points]
+    return [above * inverse % PRIME for inverse in _inverses(below)]
 
 
 def join(
