@@ -13,6 +13,10 @@ class FLFLError(Exception):
     """Base class of every error this package raises on purpose."""
 
 
+class OutOfRangeError(FLFLError, OverflowError):
+    """A number that does not fit the fixed-point form. Never clipped silently."""
+
+
 class InputError(FLFLError, ValueError):
     """Something given to the package cannot be used as it is.
 

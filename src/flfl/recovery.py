@@ -54,6 +54,7 @@ class Recovery:
     ledger : what travelled, a self-test that is a run of its own included
     sites : owner of each sensor; empty where a sensor without readings has none
     remembered : the finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only)
+    secure : whether the sites' sums were hidden from the coordinator
     notes : what was understood and decided, in plain sentences
     """
 
@@ -68,6 +69,7 @@ class Recovery:
     seconds: float
     sites: tuple[str, ...]
     remembered: Remembered | None = None
+    secure: bool = False
     notes: tuple[str, ...] = field(default=())
 
     def count(self, flag: str) -> int:
@@ -93,6 +95,7 @@ class Recovery:
                 "worst": float(exposure.max()) if len(exposure) else 0.0,
                 "median": float(exposure.median()) if len(exposure) else 0.0,
             },
+            "secure": self.secure,
             "bytes_up": self.ledger.bytes_up,
             "bytes_down": self.ledger.bytes_down,
             "bytes_raw": 8 * observed,
@@ -167,6 +170,7 @@ def recover(
         seconds=time.perf_counter() - start,
         sites=_sites(model, network, table),
         remembered=getattr(model, "remembered_", None),
+        secure=bool(getattr(model, "secure_", False)),
         notes=tuple(notes),
     )
 

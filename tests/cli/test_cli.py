@@ -74,7 +74,8 @@ def test_recover_json_is_the_contract(run, files, tmp_path):
     document = json.loads(result.stdout)
     wanted = (
         "sensors slots observed recovered refused rounds seconds numbers_per_reading exposure"
-        " bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_not_gaining out flags"
+        " secure bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_not_gaining out"
+        " flags"
     )
     assert set(wanted.split()) <= set(document)
     assert document["sensors"] == 8
@@ -384,3 +385,27 @@ def test_an_unexpected_error_is_one_line_and_exit_1():
         "flfl: unexpected RuntimeError: the dog ate it (`flfl --debug ...` shows where)\n"
     )
     assert "Traceback" in CliRunner().invoke(group, ["--debug", "fall-over"]).stderr
+
+
+def test_secure_can_be_chosen_and_is_said(run, files, tmp_path):
+    readings, described = files
+    base = ("recover", readings, "--sensors", described, "--out", tmp_path / "o.csv", *QUICK)
+    table = pd.read_csv(described)
+    table["owner"] = ["a", "b", "c", "d"] * 2
+    table.to_csv(described, index=False)
+    by_owner = (*base, "--sites", "owner")
+    for flags, wanted in (((), True), (("--secure",), True), (("--no-secure",), False)):
+        document = json.loads(run(*by_owner, *flags, "--json").stdout)
+        assert document["secure"] is wanted
+    assert "saw them only added up over all sites" in run(*by_owner).output
+    assert "secure sums are off" in run(*by_owner, "--no-secure").output
+    table["owner"] = ["a", "b"] * 4
+    table.to_csv(described, index=False)
+    refused = run(*by_owner, "--secure")
+    assert refused.exit_code == 2
+    assert "need 3 sites or more" in refused.output
+    assert "not hidden from the coordinator" in run(*by_owner).output
+    scored = run("evaluate", readings, "--sensors", described, "--methods", "flfl", "--no-secure",
+                 "--json")  # fmt: skip
+    (row,) = json.loads(scored.stdout)["rows"]
+    assert any("secure sums are off" in note for note in row["notes"])

@@ -48,12 +48,6 @@ def evaluate(
     methods: str,
     seeds: int,
     block_length: int | None,
-    max_exposure: float | None,
-    collusion: float | None,
-    blur: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    bounds: str | None,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -63,6 +57,7 @@ def evaluate(
     Example:
       flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl,linear
     """
+    settings = privacy_settings(files)
     chosen = _names(methods, "--methods")
     for name in chosen:
         find(name)
@@ -76,14 +71,6 @@ def evaluate(
     table, sensors = read_tables(**files)
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
-    settings = privacy_settings(
-        bounds,
-        max_exposure=max_exposure,
-        collusion=collusion,
-        blur=blur,
-        epsilon=epsilon,
-        delta=delta,
-    )
     rows = evaluate_methods(
         table,
         sensors,

@@ -41,11 +41,17 @@ _OPTIONS = (
         help="Of the budget; below one over the number of readings.",
     ),
     click.option("--bounds", help="Limits of the readings, known beforehand, such as 0,500."),
+    click.option(
+        "--secure/--no-secure",
+        default=None,
+        help="Hide every site's sums from the coordinator.  [default: with 3 sites or more]",
+    ),
 )
+_NAMES = ("max_exposure", "collusion", "blur", "epsilon", "delta", "bounds", "secure", "account")
 
 
 def privacy_options(verb: Verb) -> Verb:
-    """Add the options to a verb; :func:`privacy_settings` makes arguments of them."""
+    """Add the options to a verb; :func:`privacy_settings` takes them from its arguments."""
     for option in reversed(_OPTIONS):
         verb = option(verb)
     return verb
@@ -59,18 +65,19 @@ account_option = click.option(
 )
 
 
-def privacy_settings(bounds: str | None = None, **given: Any) -> dict[str, Any]:
-    """Arguments of the estimator: those that were given.
+def privacy_settings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take these options out of a verb's arguments; returns those that were given.
 
     Examples
     --------
-    >>> privacy_settings("0,500", epsilon=3.0, blur=None)
-    {'epsilon': 3.0, 'bounds': (0.0, 500.0)}
+    >>> rest = {"epsilon": 3.0, "blur": None, "bounds": "0,500", "readings": "a.csv"}
+    >>> privacy_settings(rest), rest
+    ({'epsilon': 3.0, 'bounds': (0.0, 500.0)}, {'readings': 'a.csv'})
     """
-    settings = {name: value for name, value in given.items() if value is not None}
-    if bounds is not None:
-        settings["bounds"] = _limits(bounds)
-    return settings
+    given = {name: arguments.pop(name, None) for name in _NAMES}
+    if given["bounds"] is not None:
+        given["bounds"] = _limits(given["bounds"])
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _limits(text: str) -> tuple[float, float]:

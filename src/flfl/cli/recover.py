@@ -76,13 +76,6 @@ def recover(
     out: Path,
     flags_path: Path | None,
     method: str,
-    max_exposure: float | None,
-    collusion: float | None,
-    blur: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    bounds: str | None,
-    account: Path | None,
     effort: str | None,
     projection: str | None,
     rank: int | None,
@@ -102,24 +95,15 @@ def recover(
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
+    options = privacy_settings(files)
     outputs = [out] if flags_path is None else [out, flags_path]
     check_writable(*outputs, inputs=input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
     table, sensors = read_tables(**files)
-    options = privacy_settings(
-        bounds,
-        max_exposure=max_exposure,
-        collusion=collusion,
-        blur=blur,
-        epsilon=epsilon,
-        delta=delta,
-        account=account,
-        effort=effort,
-        projection=projection,
-        rank=rank,
-    )
+    given = {"effort": effort, "projection": projection, "rank": rank}
+    options |= {name: value for name, value in given.items() if value is not None}
     result = recover_table(
         table,
         sensors,
@@ -230,8 +214,9 @@ def _what_left(summary: dict[str, Any], method: Method) -> str:
     numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
     if numbers >= 1 or worst >= 1:
         return f"{sent} The coordinator can compute every reading from what it received."
+    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
     return (
         f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f" Exposure that the sites computed before sending: at most {worst:.2f} of any sensor's"
-        f" news, median {summary['exposure']['median']:.2f}."
+        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
+        f" sensor's news, median {summary['exposure']['median']:.2f}."
     )

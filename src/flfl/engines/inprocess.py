@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from flfl.federation.coordinator import Coordinator, Envelope
 from flfl.federation.ledger import Ledger
-from flfl.federation.messages import kind_of
+from flfl.federation.messages import bytes_by_kind
 from flfl.federation.site import Site
+from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
 
 Tap = Callable[[str, str, bytes], None]
 
@@ -28,13 +29,20 @@ def run(
     outbox: deque[Envelope] = deque(coordinator.start())
     while outbox:
         name, question = outbox.popleft()
-        kind = kind_of(question)
-        ledger.sent_down(kind, len(question))
+        ledger.sent_down(bytes_by_kind(question))
         heard("down", name, question)
         answer = by_name[name].receive(question)
-        ledger.sent_up(kind, len(answer))
+        ledger.sent_up(bytes_by_kind(answer))
         heard("up", name, answer)
         outbox.extend(coordinator.receive(answer))
+
+
+def secure(names: Sequence[str], run: str = "run") -> tuple[SecureSums, dict[str, SecureSite]]:
+    """Secure sums among parties of this process, with identities made for this run only."""
+    identities = {name: Identity.generate() for name in names}
+    roster = Roster({name: identity.public for name, identity in identities.items()})
+    sites = {name: SecureSite(name, identity, roster) for name, identity in identities.items()}
+    return SecureSums(roster, run), sites
 
 
 def _nobody(direction: str, site: str, data: bytes) -> None:

@@ -20,7 +20,7 @@ from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer, Sites
 from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
-from flfl.federation.coordinator import Coordinator, Witness
+from flfl.federation.coordinator import Coordinator, Program, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.program import Progress
 from flfl.federation.factors.site import Custody, Sensing, SiteMemory
@@ -28,6 +28,7 @@ from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.account import account_path, load_account, own_secret, save_account
 from flfl.privacy.budget import check_delta
+from flfl.privacy.secure_sum import LEAST_SITES
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -59,6 +60,8 @@ class FLFL(BaseRecoverer):
     account : folder where each site keeps its own account of what it has released; None for none
     coverage : of the prediction intervals
     n_regions : regions to find from the coordinates (default: one for about 8 sensors)
+    secure : hide every site's sums from the coordinator, who then learns totals only; None does
+        so with three sites or more, which it takes
     random_state : seed of every random draw
 
     Attributes
@@ -69,6 +72,7 @@ class FLFL(BaseRecoverer):
     exposure_ : exposure of each sensor, computed before its first upload
     settings_ : what was chosen
     n_rounds_, ledger_, partition_ : as their names say
+    secure_ : whether the sites' sums were hidden from the coordinator
     site_logs_ : what each site wrote about its exposure
     remembered_ : the finished run, for ``warm_start``; :func:`~flfl.estimators.memory.save_model`
         writes it to a file
@@ -101,6 +105,7 @@ class FLFL(BaseRecoverer):
         "account": [str, Path, None],
         "coverage": [Interval(Real, 0, 1, closed="neither")],
         "n_regions": [_COUNT, None],
+        "secure": ["boolean", None],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -124,6 +129,7 @@ class FLFL(BaseRecoverer):
         account: str | Path | None = None,
         coverage: float = 0.9,
         n_regions: int | None = None,
+        secure: bool | None = None,
         random_state: int = 0,
     ) -> None:
         self.max_exposure = max_exposure
@@ -143,6 +149,7 @@ class FLFL(BaseRecoverer):
         self.account = account
         self.coverage = coverage
         self.n_regions = n_regions
+        self.secure = secure
         self.random_state = random_state
 
     _by_sensor: ClassVar[tuple[str, ...]] = (
@@ -319,16 +326,44 @@ class FLFL(BaseRecoverer):
         run = coordinate(plan, n_slots, self.ledger_, sizes, self.progress)
         warm = self._warm
         program = run.program() if warm is None else run.extend(warm.published)
-        sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
-        names = [site.name for site in sites]
-        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=self.witness)
-        inprocess.run(coordinator, sites, self.ledger_, self.tap)
+        self._exchange(program, programs, sizes)
         self.settings_, self.windows_, self.history_ = run.settings, run.windows, run.history
         self.n_rounds_ = self.ledger_.rounds
         if run.published is not None:
             kept = {p.sensing.name: (tuple(p.sensing.ids), p.remembered) for p in programs}
             self.remembered_ = Remembered(plan, run.published, kept)
         self.site_logs_ = {p.sensing.name: tuple(p.promise.log) for p in programs}
+
+    def _exchange(
+        self, program: Program, programs: list[FactorSite], sizes: dict[str, int]
+    ) -> None:
+        """Let the parties talk until the program ends."""
+        names = [p.sensing.name for p in programs]
+        self.secure_ = self._is_secure(len(names))
+        sums, hiding = inprocess.secure(names) if self.secure_ else (None, {})
+        sites = [Site(p.sensing.name, p, PROTOCOL, hiding.get(p.sensing.name)) for p in programs]
+        coordinator = Coordinator(
+            program, PROTOCOL, names, sizes, witness=self.witness, security=sums
+        )
+        inprocess.run(coordinator, sites, self.ledger_, self.tap)
+
+    def _is_secure(self, n_sites: int) -> bool:
+        if self.secure is not None and not self.secure:
+            self.ledger_.notes.append(
+                "secure sums are off: the coordinator saw each site's own sums"
+            )
+            return False
+        if n_sites >= LEAST_SITES:
+            return True
+        why = f"a sum over {n_sites} site{'s' * (n_sites != 1)} does not hide its terms"
+        if self.secure:
+            raise InputError(
+                f"secure sums need {LEAST_SITES} sites or more: {why}",
+                where="secure",
+                remedy="Let more owners take part, or leave it out and trust the coordinator",
+            )
+        self.ledger_.notes.append(f"the sites' sums are not hidden from the coordinator: {why}")
+        return False
 
     def _collect(self, programs: list[FactorSite], Y: Array) -> Array:
         """Every owner's own result, side by side (the estimator plays all the owners)."""
@@ -370,10 +405,7 @@ class _NewSensors(FLFL):
         ]
         sizes: dict[str, int] = {}
         run = coordinate(plan, Y.shape[1], self.ledger_, sizes)
-        sites = [Site(p.sensing.name, p, PROTOCOL) for p in programs]
-        program = run.fold_in(self.run.published)
-        coordinator = Coordinator(program, PROTOCOL, [s.name for s in sites], sizes)
-        inprocess.run(coordinator, sites, self.ledger_)
+        self._exchange(run.fold_in(self.run.published), programs, sizes)
         return self._collect(programs, Y)
 
 

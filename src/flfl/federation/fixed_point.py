@@ -11,17 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.errors import FLFLError
+from flfl.errors import OutOfRangeError
+
+__all__ = [
+    "FRACTION_BITS",
+    "LARGEST",
+    "Fixed",
+    "OutOfRangeError",
+    "add",
+    "from_fixed",
+    "to_fixed",
+]
 
 FRACTION_BITS = 30
 """Resolution 2^-30, about 1e-9."""
 
 LARGEST = 2.0**30
 """Largest magnitude one site may send; :func:`add` also refuses a sum that would not fit."""
-
-
-class OutOfRangeError(FLFLError, OverflowError):
-    """A number that does not fit the fixed-point form. Never clipped silently."""
 
 
 @dataclass(frozen=True)

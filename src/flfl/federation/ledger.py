@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -12,7 +13,8 @@ class Ledger:
 
     Attributes
     ----------
-    up, down : bytes by kind of message, from the sites and to the sites
+    up, down : bytes by kind of message, from the sites and to the sites; what secure sums add
+        is counted apart as ``keys``, ``shares`` and ``unmask``
     messages_up, messages_down : the same in messages
     rounds : training rounds the coordinator ran (checks and greetings are not rounds)
     exchanges : question-and-sum exchanges by phase of the run (selection, guard, fit, heads)
@@ -22,7 +24,7 @@ class Ledger:
     Examples
     --------
     >>> ledger = Ledger()
-    >>> ledger.sent_up("gradient", 100)
+    >>> ledger.sent_up({"gradient": 100})
     >>> ledger.bytes_up, ledger.bytes_down
     (100, 0)
     """
@@ -36,15 +38,15 @@ class Ledger:
     numbers: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def sent_up(self, kind: str, size: int) -> None:
-        """A site sent ``size`` bytes."""
-        self.up[kind] += size
-        self.messages_up[kind] += 1
+    def sent_up(self, parts: Mapping[str, int]) -> None:
+        """A site sent a message: its bytes by kind, the message's own kind first."""
+        self.up.update(parts)
+        self.messages_up[next(iter(parts))] += 1
 
-    def sent_down(self, kind: str, size: int) -> None:
-        """The coordinator sent ``size`` bytes."""
-        self.down[kind] += size
-        self.messages_down[kind] += 1
+    def sent_down(self, parts: Mapping[str, int]) -> None:
+        """The coordinator sent a message: its bytes by kind, the message's own kind first."""
+        self.down.update(parts)
+        self.messages_down[next(iter(parts))] += 1
 
     @property
     def bytes_up(self) -> int:

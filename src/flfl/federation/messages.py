@@ -28,6 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flfl.errors import FLFLError
+from flfl.privacy.secure_sum.wire import SHARE_SECTIONS, is_frame, peek
 
 VERSION = 1
 MAGIC = b"FLFL"
@@ -140,10 +141,57 @@ def decode_answer(data: bytes, protocol: Protocol, sizes: Mapping[str, int]) -> 
     return Answer(header["run"], header["number"], header["kind"], header["site"], body)
 
 
+def is_sum(protocol: Protocol, kind: str) -> bool:
+    """Whether the answer to this kind of question is nothing but sums, and at least one.
+
+    Examples
+    --------
+    >>> is_sum({"ping": Exchange({}, {"x": Field("sum")}), "end": Exchange({}, {})}, "ping")
+    True
+    """
+    fields = _schema(protocol, kind, answer=True).values()
+    return bool(fields) and all(field.type == "sum" for field in fields)
+
+
+def check_answer(
+    body: Mapping[str, np.ndarray], protocol: Protocol, kind: str, sizes: Mapping[str, int]
+) -> None:
+    """Refuse arrays that break the schema of an answer, as decoding one would."""
+    _check_body(dict(body), _schema(protocol, kind, answer=True), sizes, kind, extra=set())
+
+
 def kind_of(data: bytes) -> str:
     """The kind of a message that this process encoded itself (for counting; unchecked)."""
-    _, _, length = _PREFIX.unpack_from(data)
-    return str(json.loads(data[_PREFIX.size : _PREFIX.size + length])["kind"])
+    return next(iter(bytes_by_kind(data)))
+
+
+_SECURE_KINDS = {
+    "hello": "keys",
+    "keys": "keys",
+    "bundle": "keys",
+    "shares": "shares",
+    "agree": "unmask",
+    "consent": "unmask",
+    "reveal": "unmask",
+    "unmask": "unmask",
+}
+
+
+def bytes_by_kind(data: bytes) -> dict[str, int]:
+    """How many bytes of a message belong to which kind, the message's own kind first.
+
+    What secure sums add is counted apart from what they carry: ``keys``, ``shares`` (with vaults
+    and commitments) and ``unmask``.
+    """
+    if not is_frame(data):
+        _, _, length = _PREFIX.unpack_from(data)
+        return {str(json.loads(data[_PREFIX.size : _PREFIX.size + length])["kind"]): len(data)}
+    frame = peek(data)
+    kind = _SECURE_KINDS.get(frame.kind, frame.label)
+    shares = sum(len(frame.sections.get(name, b"")) for name in SHARE_SECTIONS)
+    if kind == "shares" or not shares:
+        return {kind: len(data)}
+    return {kind: len(data) - shares, "shares": shares}
 
 
 def _schema(protocol: Protocol, kind: str, answer: bool) -> Schema:

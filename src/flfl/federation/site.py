@@ -9,7 +9,18 @@ import numpy as np
 
 from flfl.federation.coordinator import ProtocolError
 from flfl.federation.fixed_point import Fixed, to_fixed
-from flfl.federation.messages import Answer, Protocol, Schema, decode_question, encode
+from flfl.federation.messages import (
+    Answer,
+    Protocol,
+    Question,
+    Schema,
+    check_answer,
+    decode_question,
+    encode,
+    is_sum,
+)
+from flfl.privacy.secure_sum import SecureSite
+from flfl.privacy.secure_sum.wire import is_frame, peek
 
 Reply = Mapping[str, np.ndarray | float | Fixed]
 
@@ -36,25 +47,58 @@ class Site:
     name : as in the roster
     program : the algorithm's part here
     protocol : the kinds of messages it answers
+    security : hides this site's answers in sums; then it gives no sum in the plain
     """
 
-    def __init__(self, name: str, program: SiteProgram, protocol: Protocol) -> None:
+    def __init__(
+        self,
+        name: str,
+        program: SiteProgram,
+        protocol: Protocol,
+        security: SecureSite | None = None,
+    ) -> None:
         self.name = name
         self.program = program
         self._protocol = protocol
+        self._security = security
         self._run: str | None = None
         self._number = 0
 
     def receive(self, data: bytes) -> bytes:
-        """Answer one encoded question.
+        """Answer one encoded question, or a message of the secure sum.
 
         Raises
         ------
-        MessageError
-            When the message is malformed; nothing has changed then.
+        MessageError, SecureSumError
+            When the message is malformed or not allowed; nothing has changed then.
         ProtocolError
             When it is for another site or run, or not newer than the last one answered.
         """
+        if is_frame(data):
+            return self._secure(data)
+        question = self._read(data)
+        if self._security is not None and is_sum(self._protocol, question.kind):
+            raise ProtocolError(f"{self.name}: {question.kind!r} is answered in secure sums only")
+        wire = self._answer(question)
+        answer = Answer(question.run, question.number, question.kind, self.name, wire)
+        return encode(answer, self._protocol)
+
+    def _secure(self, data: bytes) -> bytes:
+        if self._security is None:
+            raise ProtocolError(f"{self.name}: takes no part in secure sums")
+        if peek(data).kind != "ask":
+            return self._security.receive(data)
+        asked = self._security.open(data)
+        question = self._read(asked.question)
+        if not is_sum(self._protocol, question.kind):
+            raise ProtocolError(f"{self.name}: {question.kind!r} is not answered by sums")
+        wire = self._answer(question)
+        check_answer(wire, self._protocol, question.kind, {})
+        arrays = [wire[name] for name in self._protocol[question.kind].answer]
+        joined = np.concatenate([np.asarray(array, np.int64).ravel() for array in arrays])
+        return self._security.mask(asked, joined, [array.shape for array in arrays])
+
+    def _read(self, data: bytes) -> Question:
         question = decode_question(data, self._protocol, self.program.sizes)
         if question.to not in ("*", self.name):
             raise ProtocolError(f"{self.name}: a question for {question.to} came here")
@@ -62,11 +106,12 @@ class Site:
             raise ProtocolError(f"{self.name}: question of run {question.run!r}, not {self._run!r}")
         if question.number <= self._number:
             raise ProtocolError(f"{self.name}: question {question.number} is old or repeated")
+        return question
+
+    def _answer(self, question: Question) -> dict[str, np.ndarray]:
         self._run, self._number = question.run, question.number
         body = self.program.answer(question.kind, question.body)
-        wire = _to_wire(body, self._protocol[question.kind].answer)
-        answer = Answer(question.run, question.number, question.kind, self.name, wire)
-        return encode(answer, self._protocol)
+        return _to_wire(body, self._protocol[question.kind].answer)
 
 
 def _to_wire(body: Reply, schema: Schema) -> dict[str, np.ndarray]:

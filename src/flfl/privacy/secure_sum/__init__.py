@@ -1,0 +1,24 @@
+"""Sums that hide their terms: the coordinator learns the total over enough sites, and no term.
+
+Double masking after Bonawitz et al. (2017), with a sparse graph after Bell et al. (2020) for many
+sites; ``docs/decisions/0010-secure-sums.md`` says what differs and what is promised to whom.
+Both sides are state machines without input or output of their own: :class:`SecureSite` and
+:class:`SecureSums`.
+"""
+
+from flfl.privacy.secure_sum.coordinator import Outcome, SecureSums
+from flfl.privacy.secure_sum.errors import BelowThresholdError, SecureSumError
+from flfl.privacy.secure_sum.identity import LEAST_SITES, Identity, Roster
+from flfl.privacy.secure_sum.site import Asked, SecureSite
+
+__all__ = [
+    "LEAST_SITES",
+    "Asked",
+    "BelowThresholdError",
+    "Identity",
+    "Outcome",
+    "Roster",
+    "SecureSite",
+    "SecureSumError",
+    "SecureSums",
+]
