@@ -18,6 +18,8 @@ PROTOCOL = {
     "count": Exchange(
         {"x": Field("float")}, {"a": Field("sum", ("size",)), "b": Field("sum", ("*", 2))}
     ),
+    "whole": Exchange({}, {"a": Field("sum", ("size",))}, cohort="whole"),
+    "fix": Exchange({}, {"a": Field("sum", ("size",))}, cohort="fixes"),
     "tell": Exchange({}, {}),
     "name": Exchange({}, {"who": Field("int")}),
 }
@@ -37,6 +39,8 @@ class Counting:
             return {}
         if kind == "name":
             return {"who": np.array(1)}
+        if kind in ("whole", "fix"):
+            return {"a": np.full(3, self.number)}
         return {
             "a": np.full(3, self.number * float(body["x"])),
             "b": np.full((2, 2), -self.number),
@@ -256,3 +260,45 @@ class TestEstimator:
         table, sensors = network
         with pytest.raises(InputError, match="need 3 sites or more: a sum over 2 sites does not"):
             FLFL(secure=True).fit(table.values, sensors=sensors, sites=["a", "b"] * 6)
+
+
+def whole(got):
+    got.append((yield Ask("fix")))
+    got.append((yield Ask("count", {"x": 1.0})))
+    got.append((yield Ask("whole")))
+
+
+def carry(coordinator, sites, leaves=None, during=""):
+    """Carry messages; one site may vanish when it is asked for a kind."""
+    by_name = {site.name: site for site in sites}
+    outbox = list(coordinator.start())
+    while outbox:
+        name, data = outbox.pop(0)
+        if name == leaves and kind_of(data) == during:
+            outbox += coordinator.absent(name)
+            during = "never again"
+        elif name != leaves or during != "never again":
+            outbox += coordinator.receive(by_name[name].receive(data))
+
+
+def test_a_whole_sum_is_opened_for_all():
+    coordinator, sites, got = federation(4, True, whole)
+    carry(coordinator, sites)
+    assert got[-1].sites == ("s0", "s1", "s2", "s3")
+    assert got[-1].total["a"][0] == 1111.0
+
+
+def test_a_whole_sum_stays_closed_when_somebody_leaves_in_it():
+    """The sum of the rest, next to sums of all, would be the difference: the site that left."""
+    coordinator, sites, got = federation(4, True, whole)
+    with pytest.raises(BelowThresholdError, match=r"s2 left during 'whole'.*stays hidden"):
+        carry(coordinator, sites, "s2", "whole")
+    assert len(got) == 2
+
+
+def test_a_whole_sum_is_not_given_to_a_smaller_cohort_than_prepared_it():
+    coordinator, sites, got = federation(4, True, whole)
+    with pytest.raises(ProtocolError, match="for all of the sites that prepared it; s2 left"):
+        carry(coordinator, sites, "s2", "count")
+    assert len(got) == 2
+    assert got[-1].sites == ("s0", "s1", "s3")

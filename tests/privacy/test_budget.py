@@ -17,7 +17,7 @@ def network():
     return synthesize(16, 300, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
 
 
-def fit(network, change=None, **options):
+def fit(network, change=None, sites=None, **options):
     """A noisy run, and all totals that the coordinator learned."""
     table, sensors = network
     frame = table.values.copy()
@@ -26,7 +26,7 @@ def fit(network, change=None, **options):
     learned = []
     model = FLFL(effort="quick", **{"epsilon": 3.0, "bounds": (-10.0, 10.0), **options})
     model.witness = lambda ask, replies: learned.append((ask.kind, dict(replies.total)))
-    return model.fit(frame, sensors=sensors), learned
+    return model.fit(frame, sensors=sensors, sites=sites), learned
 
 
 @pytest.mark.parametrize(("length", "nu"), [(1.0, 0.1), (3.0, 0.3), (0.5, 0.03)])
@@ -93,18 +93,21 @@ def test_nothing_but_the_one_release_depends_on_readings(network):
     assert differing == {("open", "g")}
 
 
-def test_the_noise_that_arrives_is_the_noise_that_was_promised(network):
-    """The same table with and without (hardly any) noise: the difference has the right size."""
+@pytest.mark.parametrize(("n_sites", "enough"), [(2, 1), (4, 3)])
+def test_the_noise_that_arrives_is_the_noise_that_was_promised(network, n_sites, enough):
+    """The same table with and without (hardly any) noise: the difference has the right size. Two
+    sites cannot hide behind each other and bring all of it; four bring shares, of which three are
+    enough."""
     delta = 1e-7
-    model, loud = fit(network, epsilon=1.0, delta=delta, account=None)
-    _, quiet = fit(network, epsilon=1e7, delta=delta)
+    owners = [f"s{i % n_sites}" for i in range(16)]
+    model, loud = fit(network, sites=owners, epsilon=1.0, delta=delta)
+    _, quiet = fit(network, sites=owners, epsilon=1e7, delta=delta)
     (noisy,), (plain,) = ([t["g"] for k, t in heard if k == "open"] for heard in (loud, quiet))
     sent = np.arange(noisy.shape[1]) < model.windows_.released[:, None]
     s = model.settings_
     plan = FactorPlan(epsilon=1.0, delta=delta, bounds=(-10.0, 10.0), transform="none")
     bound = release.sensitivity(plan, s.scale, (s.length, s.noise), model.windows_, s.rank)
-    sites = len(model.partition_.site_names)
-    expected = budget.noise_multiplier(1.0, delta) * bound * np.sqrt(sites)
+    expected = budget.noise_multiplier(1.0, delta) * bound * np.sqrt(n_sites / enough)
     measured = (noisy - plain)[sent].std()
     assert measured == pytest.approx(expected, rel=4 / np.sqrt(2 * sent.sum()))
 

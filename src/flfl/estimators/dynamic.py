@@ -28,7 +28,7 @@ from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.account import account_path, load_account, own_secret, save_account
 from flfl.privacy.budget import check_delta
-from flfl.privacy.secure_sum import LEAST_SITES
+from flfl.privacy.secure_sum import LEAST_SITES, default_threshold
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -273,6 +273,11 @@ class FLFL(BaseRecoverer):
             delta = self.delta or min(1e-6, 0.1 / max(readings, 1))
             check_delta(delta, readings)
             noise = {"epsilon": float(self.epsilon), "delta": delta, "bounds": bounds}
+            # Hidden in secure sums, the shares of enough sites are noise enough; else each
+            # site needs all of it.
+            n_sites = len(self.partition_.site_names)
+            if self._hides(n_sites):
+                noise["noise_sites"] = default_threshold(n_sites)
         return FactorPlan(
             collusion=float(self.collusion),
             blur=float(self.blur),
@@ -347,14 +352,18 @@ class FLFL(BaseRecoverer):
         )
         inprocess.run(coordinator, sites, self.ledger_, self.tap)
 
+    def _hides(self, n_sites: int) -> bool:
+        """Whether secure sums are wanted and can be had."""
+        return self.secure is not False and n_sites >= LEAST_SITES
+
     def _is_secure(self, n_sites: int) -> bool:
+        if self._hides(n_sites):
+            return True
         if self.secure is not None and not self.secure:
             self.ledger_.notes.append(
                 "secure sums are off: the coordinator saw each site's own sums"
             )
             return False
-        if n_sites >= LEAST_SITES:
-            return True
         why = f"a sum over {n_sites} site{'s' * (n_sites != 1)} does not hide its terms"
         if self.secure:
             raise InputError(

@@ -228,7 +228,8 @@ class Coordinator:
         if self._security is not None and is_sum(self._protocol, ask.kind):
             if ask.to is not None:
                 raise ProtocolError(f"{ask.kind}: a sum over one site hides nothing")
-            return self._security.ask(data, ask.kind)
+            whole = self._protocol[ask.kind].cohort == "whole"
+            return self._security.ask(data, ask.kind, whole=whole)
         if self._security is not None:
             # Whoever dropped in a secure sum is not asked for anything else either.
             self._sites = tuple(s for s in self._sites if s in self._security.sites)

@@ -64,10 +64,15 @@ Schema = Mapping[str, Field]
 
 @dataclass(frozen=True)
 class Exchange:
-    """One kind of question and the answer it wants."""
+    """One kind of question and the answer it wants.
+
+    ``cohort`` is ``"fixes"`` where the answer counts on the sites that gave it, and ``"whole"``
+    where all of those must be in the sum: it is opened for all of them or not at all.
+    """
 
     question: Schema
     answer: Schema
+    cohort: Literal["any", "fixes", "whole"] = "any"
 
 
 Protocol = Mapping[str, Exchange]

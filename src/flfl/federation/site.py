@@ -63,6 +63,7 @@ class Site:
         self._security = security
         self._run: str | None = None
         self._number = 0
+        self._cohort: tuple[str, ...] = ()
 
     def receive(self, data: bytes) -> bytes:
         """Answer one encoded question, or a message of the secure sum.
@@ -92,11 +93,24 @@ class Site:
         question = self._read(asked.question)
         if not is_sum(self._protocol, question.kind):
             raise ProtocolError(f"{self.name}: {question.kind!r} is not answered by sums")
+        self._check_cohort(question.kind, asked.members)
         wire = self._answer(question)
         check_answer(wire, self._protocol, question.kind, {})
         arrays = [wire[name] for name in self._protocol[question.kind].answer]
         joined = np.concatenate([np.asarray(array, np.int64).ravel() for array in arrays])
-        return self._security.mask(asked, joined, [array.shape for array in arrays])
+        whole = self._protocol[question.kind].cohort == "whole"
+        return self._security.mask(asked, joined, [array.shape for array in arrays], whole=whole)
+
+    def _check_cohort(self, kind: str, members: tuple[str, ...]) -> None:
+        """What was computed for one cohort is not given to a smaller one."""
+        rule = self._protocol[kind].cohort
+        if rule == "fixes":
+            self._cohort = members
+        if rule == "whole" and members != self._cohort:
+            lost = ", ".join(sorted(set(self._cohort) - set(members)))
+            raise ProtocolError(
+                f"{self.name}: {kind!r} is for all of the sites that prepared it; {lost} left"
+            )
 
     def _read(self, data: bytes) -> Question:
         question = decode_question(data, self._protocol, self.program.sizes)

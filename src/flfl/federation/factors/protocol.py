@@ -160,6 +160,7 @@ PROTOCOL: Protocol = {
             "noise": Field("float"),
         },
         _COUNTS,
+        cohort="fixes",
     ),
     # The same where one noisy release is to be the only thing that depends on readings.
     "enrol": Exchange({}, {"sensors": Field("sum"), "sites": Field("sum")}),
@@ -197,6 +198,7 @@ PROTOCOL: Protocol = {
             "gain": Field("float"),
         },
         _SUMS,
+        cohort="whole",
     ),
     "round": Exchange({**_MODEL, "back": Field("int")}, _SUMS),
     "finish": Exchange(_MODEL, {}),
@@ -211,6 +213,7 @@ PROTOCOL: Protocol = {
             "rank": Field("int"),
         },
         _COUNTS,
+        cohort="fixes",
     ),
     "rewindow": Exchange(
         {

@@ -53,6 +53,7 @@ class _Sum:
     prepared: Mapping[str, Prepared]
     view: bytes
     label: str
+    whole: bool
     total: NDArray[np.uint64] | None = None
     shapes: Shapes = ()
     survivors: tuple[str, ...] = ()
@@ -110,8 +111,8 @@ class SecureSums:
             raise SecureSumError("the run has begun already")
         return self._send("keys", "hello", {name: {} for name in self._roster.names})
 
-    def ask(self, question: bytes, label: str = "") -> list[Envelope]:
-        """Ask a question whose answers are to be summed."""
+    def ask(self, question: bytes, label: str = "", *, whole: bool = False) -> list[Envelope]:
+        """Ask a question whose answers are to be summed; ``whole``: over all of them or not."""
         if not self.ready:
             raise SecureSumError("the last sum is not finished")
         network = self._the_network()
@@ -121,7 +122,7 @@ class SecureSums:
         _check_pairs(network, prepared)
         packed, hashed = self._roster.pack(members), wire.hash_question(question)
         view = view_of(self._roster, network, self._run, self._number, packed, hashed)
-        self._sum = _Sum(self._number, members, prepared, view, label)
+        self._sum = _Sum(self._number, members, prepared, view, label, whole)
         sections = {
             name: {
                 "present": packed,
@@ -265,6 +266,13 @@ class SecureSums:
         sum_.survivors = tuple(sorted(self._got))
         if sum_.survivors == sum_.members:
             return self._open(sum_.survivors, b"")
+        if sum_.whole:
+            self._phase, self._waiting = "failed", set()
+            lost = ", ".join(sorted(set(sum_.members) - set(sum_.survivors)))
+            raise BelowThresholdError(
+                f"{lost} left during {sum_.label!r}, which is opened for all sites or for none: the"
+                " run stops, and the sum stays hidden. Run again when all are back"
+            )
         body = {"survivors": self._roster.pack(sum_.survivors)}
         return self._send("consent", "agree", dict.fromkeys(self._here(sum_.survivors), body))
 

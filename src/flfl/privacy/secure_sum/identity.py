@@ -19,6 +19,17 @@ LEAST_SITES = 3
 SIGNATURE_BYTES = 64
 
 
+def default_threshold(n_sites: int) -> int:
+    """Sites that must be left for a sum to be opened: two thirds and one.
+
+    Examples
+    --------
+    >>> default_threshold(3), default_threshold(36)
+    (3, 25)
+    """
+    return max(2 * n_sites // 3 + 1, LEAST_SITES)
+
+
 class Identity:
     """A site's Ed25519 key. It signs, and never shows itself.
 
@@ -92,7 +103,7 @@ class Roster:
                 where="roster",
                 remedy="Add sites, or run without secure sums",
             )
-        chosen = self.threshold or max(2 * n // 3 + 1, self.min_sites)
+        chosen = self.threshold or max(default_threshold(n), self.min_sites)
         if not max(self.min_sites, n // 2 + 1) <= chosen <= n:
             raise InputError(
                 f"threshold {chosen} of {n} sites",

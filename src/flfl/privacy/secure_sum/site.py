@@ -64,6 +64,7 @@ class _Uploaded:
     """The sum that this site has answered and not yet helped to open."""
 
     asked: Asked
+    whole: bool
     consented: bytes | None = None
 
 
@@ -82,6 +83,7 @@ class SecureSite:
       neighbour at most one kind of share: of its self-mask, or of its vault's key.
     * Nothing is opened for a list of fewer sites than the threshold, nor for a list on which
       fewer sites than the threshold agreed, unless nobody dropped.
+    * A ``whole`` sum is opened for all who were asked, or for nobody.
     * A site that dropped stays out of the run.
     * A refused message changes nothing.
     """
@@ -199,7 +201,12 @@ class SecureSite:
         return Asked(question, frame.number, members, view, held, frame.label)
 
     def mask(
-        self, asked: Asked, values: NDArray[np.int64], shapes: Sequence[Sequence[int]]
+        self,
+        asked: Asked,
+        values: NDArray[np.int64],
+        shapes: Sequence[Sequence[int]],
+        *,
+        whole: bool = False,
     ) -> bytes:
         """This site's answer: its numbers under masks, with the shapes they had.
 
@@ -228,7 +235,7 @@ class SecureSite:
         }
         answer = self._send("masked", asked.number, sections, asked.label)
         self._last, self._prepared = asked.number, None
-        self._uploaded = _Uploaded(asked)
+        self._uploaded = _Uploaded(asked, whole)
         return answer
 
     def _agree(self, frame: Frame) -> bytes:
@@ -236,6 +243,8 @@ class SecureSite:
         sum_ = self._awaiting(frame)
         if sum_.consented is not None:
             raise SecureSumError(f"{self.name}: has agreed on a list for sum {frame.number}")
+        if sum_.whole:
+            raise SecureSumError(f"{self.name}: sum {frame.number} is opened for all or for nobody")
         if self._list(frame, "survivors", sum_.asked.members) == sum_.asked.members:
             raise SecureSumError(f"{self.name}: nobody dropped, nothing to agree on")
         survivors = bytes(frame.sections["survivors"])
