@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from flfl.engines import inprocess
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.site import Sensing
@@ -11,11 +12,13 @@ from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 
 
-def parties(table, sensors, plan=None, n_sites=4, site=FactorSite):
+def parties(table, sensors, plan=None, n_sites=4, site=FactorSite, secure=False):
     """Coordinator, sites and ledger of a run, the sensors dealt out to the sites in turn."""
     plane = to_plane(sensors.coordinates, sensors.kind)
     plan = plan or FactorPlan(box=map_box(plane), boost=False)
     Y, known = table.values.to_numpy().T, table.known.T
+    names = [f"site{n}" for n in range(n_sites)]
+    sums, hiding = inprocess.secure(names) if secure else (None, {})
     sites = []
     for n in range(n_sites):
         home = np.arange(n, len(Y), n_sites)
@@ -23,10 +26,11 @@ def parties(table, sensors, plan=None, n_sites=4, site=FactorSite):
             f"site{n}", [sensors.ids[i] for i in home], Y[home], known[home], plane[home],
             table.positions,
         )  # fmt: skip
-        sites.append(Site(sensing.name, site(sensing, plan, 0), PROTOCOL))
+        program = site(sensing, plan, 0)
+        sites.append(Site(sensing.name, program, PROTOCOL, hiding.get(sensing.name)))
     ledger, sizes = Ledger(), {}
     run = coordinate(plan, Y.shape[1], ledger, sizes)
-    coordinator = Coordinator(run.program(), PROTOCOL, [s.name for s in sites], sizes)
+    coordinator = Coordinator(run.program(), PROTOCOL, names, sizes, security=sums)
     return coordinator, sites, ledger, run
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, MutableMapping
+from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.ledger import Ledger
 from flfl.model.heads import mixing
 from flfl.model.heads.candidates import LEAVE_ONE_OUT, NAMES
-from flfl.model.shared import dynamics, guard, projection, selection, windows
+from flfl.model.shared import directions, dynamics, guard, projection, selection, windows
 from flfl.model.shared.single import fit_single
 from flfl.privacy.budget import noise_multiplier
 
@@ -29,6 +29,10 @@ _STILL_LEARNING = 0.01
 _LONGER = 3
 """A run whose last round still lowered the error by a per cent goes on, up to three times as
 long: where whole regions are dark, the sums say little about some directions of q."""
+_MOVING = 0.07
+_MOVING_ROUNDS = 10
+"""Held-out readings say little about a dark region: nor does a run end before so many rounds
+while one slot in a hundred still moves by 7 % of the size of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
 _NOISY_RANK = 5
@@ -166,9 +170,9 @@ class Coordination:
             cut = windows.cut(counts, rank, plan.allowed, least)
             self.sizes.update(rank=rank, windows=len(cut))
             self.windows, self.ledger.numbers = cut, int(cut.released.sum())
-            noise_sum = yield from self._project(cut, counts, n_sensors, False)
-            replies = yield self._ask("weigh")
-            w = replies.total["w"] / n_sensors
+            noise_sum, turn, _ = yield from self._project(cut, counts, n_sensors, False)
+            replies = yield self._ask("weigh", turn=turn)
+            w = _sight(replies, cut).w
             start = _first_state(self.n_slots, rank, float(replies.total["power"]) / n_sensors)
             self._phase = "fit"
             sums = (yield self._ask("open", w=w, noise=noise_sum, gain=plan.gain)).total
@@ -231,12 +235,12 @@ class Coordination:
         replies = yield self._ask("rewindow", edges=cut.edges, released=cut.released, counts=counts)
         noise = replies.total["noise"]
         if self.plan.guarded:
-            yield from self._guard_windows(noise, np.eye(settings.rank))
-        replies = yield self._ask("weigh")
-        w = replies.total["w"] / float(replies.total["sensors"])
+            yield from self._guard_windows(self._axes(noise, np.eye(settings.rank)))
+        replies = yield self._ask("weigh", turn=np.eye(settings.rank))
+        sight = _sight(replies, cut)
         start = replace(earlier.state, m=np.zeros((cut.n_slots, settings.rank)))
         self._phase = "fit"
-        yield from self._rounds(settings, cut, w, start, noise, learn=False)
+        yield from self._rounds(settings, sight, start, noise, learn=False)
         assert self.published is not None
         self.published = earlier.followed_by(self.published)
         self._phase = "heads"
@@ -342,26 +346,41 @@ class Coordination:
         trusted = learning or not self.plan.guarded
         self._phase = "guard"
         span = {"scale": settings.scale, "length": settings.length, "noise": settings.noise}
-        self.sizes["slots"] = n_slots
-        counts = (yield self._ask("span", slots=n_slots, **span)).total["counts"]
-        allowed = np.inf if trusted else self.plan.allowed
-        cut = windows.cut(counts, settings.rank, allowed, settings.least)
-        self.sizes.update(rank=settings.rank, windows=len(cut))
-        if not learning:
-            self.windows = cut
-            self.ledger.numbers = int(cut.released.sum())
-        noise = yield from self._project(cut, counts, n_sensors, learning)
-        replies = yield self._ask("weigh")
-        w = replies.total["w"] / n_sensors
+        while True:
+            self.sizes["slots"] = n_slots
+            replies = yield self._ask("span", slots=n_slots, **span)
+            cohort, counts = replies.sites, replies.total["counts"]
+            allowed = np.inf if trusted else self.plan.allowed
+            cut = windows.cut(counts, settings.rank, allowed, settings.least)
+            self.sizes.update(rank=settings.rank, windows=len(cut))
+            if not learning:
+                self.windows = cut
+                self.ledger.numbers = int(cut.released.sum())
+            noise, turn, rows = yield from self._project(cut, counts, n_sensors, learning)
+            replies = yield self._ask("weigh", turn=turn)
+            if replies.sites == cohort:
+                break
+            # Somebody left while the guard was computed: anew for those who stayed.
+            n_sensors = float(replies.total["sensors"])
+            most = self._most_rank(n_sensors, float(counts.sum()))
+            settings = replace(
+                settings, rank=min(settings.rank, most), least=min(settings.least, most)
+            )
+            self.settings = settings
+            self._note_left(cohort, replies.sites, "the guard was computed anew")
         power = float(replies.total["power"]) / n_sensors
         self._phase = "learning" if learning else "fit"
         start = _first_state(n_slots, settings.rank, power)
-        yield from self._rounds(settings, cut, w, start, noise)
+        yield from self._rounds(settings, _sight(replies, cut, turn, rows), start, noise)
 
     def _project(
         self, cut: windows.Windows, counts: Array, n_sensors: float, learning: bool
-    ) -> Generator[Ask, Replies, Array]:
-        """Publish the projection, whiten it, scale it under the guard. Returns the noise sum."""
+    ) -> Generator[Ask, Replies, tuple[Array, Array, Array | None]]:
+        """Publish the projection, whiten it, scale it under the guard.
+
+        Returns the noise sum, axes along which a sensor touches few components, and the
+        published map along these axes, where there is one.
+        """
         plan, rank = self.plan, self.sizes["rank"]
         learned = plan.projection == "learned" and not learning
         knots, width, rows = self._knots(rank, learned)
@@ -373,19 +392,24 @@ class Coordination:
             "whiten", W=W, edges=cut.edges, released=cut.released, counts=counts
         )
         if learning or not plan.guarded:
-            return replies.total["noise"]
+            return replies.total["noise"], np.eye(rank), None
         for _ in range(plan.guard_sums):
             if replies.total["over"] < 0.5:
                 break
             replies = yield self._ask("guard", noise=replies.total["noise"])
         noise = replies.total["noise"]
-        yield from self._guard_windows(noise, rows @ W)
-        return noise
+        turn = self._axes(noise, rows @ W)
+        yield from self._guard_windows(turn)
+        return noise, turn, rows @ W @ turn if len(knots) else None
 
-    def _guard_windows(self, noise: Array, rows: Array) -> Steps:
-        """The guard per window, in coordinates in which a sensor touches few components."""
+    @staticmethod
+    def _axes(noise: Array, rows: Array) -> Array:
+        """Coordinates in which a sensor touches few components."""
         root = guard.whitener(noise)
-        turn = root @ guard.localise(rows @ root)
+        return np.asarray(root @ guard.localise(rows @ root))
+
+    def _guard_windows(self, turn: Array) -> Steps:
+        """The guard per window, in local coordinates."""
         energy = (yield self._ask("local", turn=turn)).total["energy"]
         for _ in range(self.plan.window_sums):
             energy = (yield self._ask("window", energy=energy)).total["energy"]
@@ -404,8 +428,7 @@ class Coordination:
     def _rounds(
         self,
         settings: Settings,
-        cut: windows.Windows,
-        w: Array,
+        sight: directions.Sight,
         state: State,
         noise: Array,
         *,
@@ -414,19 +437,24 @@ class Coordination:
         learning = self._phase == "learning"
         step, lowest = 1.0, np.inf
         fewest = self.plan.least_rounds if learn else 2
-        replies = yield self._ask("open", w=w, noise=noise, gain=settings.gain)
+        replies = yield self._ask("open", w=sight.w, noise=noise, gain=settings.gain)
         # Under the guard the readings are in this answer and in no other: a round's is the
         # model's part alone, and the sum about the news is the two together.
         once = self.plan.guarded and not learning
-        spoken = replies.total["g"]
+        spoken, cohort = replies.total["g"], replies.sites
         g = spoken
         # New slots and rounds that were asked for have a firm limit.
         firm = self.plan.rounds is not None or not learn
         most = settings.rounds if firm else _LONGER * settings.rounds
         for n in range(most):
             before = state
-            state = self._update(before, replies, g, cut, w, step, settings, learn)
+            state = self._update(before, replies, g, sight, step, settings, learn)
             replies = yield self._ask("round", **state.body(), back=0)
+            if replies.sites != cohort:
+                # The sums of fewer sites do not fit those of all: the last whole round stands.
+                self._note_left(cohort, replies.sites, f"round {n + 1} was left out")
+                state = before
+                break
             g = spoken + replies.total["g"] if once else replies.total["g"]
             error = _mean_error(replies)
             if not learning:
@@ -440,7 +468,9 @@ class Coordination:
                 replies = yield self._ask("round", **state.body(), back=1)
                 g = spoken + replies.total["g"] if once else replies.total["g"]
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
-            elif error > (1 - self._worth(n + 1, fewest, settings.rounds)) * lowest:
+            elif error > (1 - self._worth(n + 1, fewest, settings.rounds)) * lowest and not (
+                n + 1 < _MOVING_ROUNDS and directions.movement(before.m, state.m, state.F) > _MOVING
+            ):
                 break
             lowest = min(lowest, error)
         if n + 1 > settings.rounds:
@@ -449,7 +479,11 @@ class Coordination:
             )
         yield self._ask("finish", **state.body())
         if not learning:
-            self.published = Published(settings, state, cut, w)
+            self.published = Published(settings, state, sight.windows, sight.w)
+
+    def _note_left(self, before: Sequence[str], after: Sequence[str], then: str) -> None:
+        lost = sorted(set(before) - set(after))
+        self.ledger.notes.append(f"{', '.join(lost)} left the run: {then}")
 
     def _worth(self, n: int, fewest: int, planned: int) -> float:
         """By which share round n must have lowered the error for another one to be asked."""
@@ -462,25 +496,23 @@ class Coordination:
         state: State,
         sums: Replies,
         g: Array,
-        cut: windows.Windows,
-        w: Array,
+        sight: directions.Sight,
         step: float,
         settings: Settings,
         learn: bool,
     ) -> State:
         """One round of the coordinator's smoother, from the news ``g``, ``F`` and ``R``."""
-        gain = settings.gain
+        gain, cut = settings.gain, sight.windows
         F, R = sums.total["F"], sums.total["R"]
-        seen = dynamics.observe(F, R, cut.released)
-        weight = gain * step * np.minimum(w, 1.0)
-        information = cut.per_slot(weight[:, None, None] * seen.CF[seen.kind])
-        vector = gain * cut.per_slot(seen.apply(seen.C, g))
+        seen, pull = sight.pull(F, R, g)
+        information = gain * step * cut.per_slot(seen)
+        vector = gain * cut.per_slot(pull)
         vector += (information @ dynamics.seen(state.m, cut)[:, :, None])[:, :, 0]
         A, S = state.A, state.S
         for _ in range(settings.inner if learn else 1):
             m = dynamics.smoothed_mean(A, S, information, vector, cut)
             if learn:
-                cov = dynamics.published_covariances(A, S, F, R, w, gain, cut)
+                cov = dynamics.published_covariances(A, S, F, R, sight.w, gain, cut)
                 A, S = dynamics.learn(m, cov)
         return replace(state, m=m, A=A, S=S, F=F, R=R)
 
@@ -538,6 +570,18 @@ def _first_state(n_slots: int, k: int, power: float) -> State:
         F=np.zeros((k, k)),
         R=np.eye(k),
     )
+
+
+def _sight(
+    replies: Replies, cut: windows.Windows, turn: Array | None = None, rows: Array | None = None
+) -> directions.Sight:
+    """How the sums see q, from what is said along each axis; evenly where there is no map."""
+    total = replies.total
+    w = total["w"].sum(axis=1) / float(total["sensors"])
+    if turn is None or rows is None:
+        return directions.Sight(cut, w)
+    shares = total["w"] / np.maximum(total["axes"], 1e-6)
+    return directions.look(cut, w, np.clip(shares, 0.0, 1.0), turn, rows)
 
 
 def _mean_error(replies: Replies) -> float:

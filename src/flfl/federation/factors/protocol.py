@@ -186,9 +186,15 @@ PROTOCOL: Protocol = {
     "guard": Exchange({"noise": Field("float", _K)}, _NOISE),
     "local": Exchange({"turn": Field("float", _K)}, _ENERGY),
     "window": Exchange({"energy": Field("float", ("windows", "rank"))}, _ENERGY),
+    # How much the sums will say along each local axis: of the gaps, not of the readings.
     "weigh": Exchange(
-        {},
-        {"w": Field("sum", ("windows",)), "power": Field("sum"), "sensors": Field("sum")},
+        {"turn": Field("float", _K)},
+        {
+            "w": Field("sum", ("windows", "rank")),
+            "axes": Field("sum", ("rank",)),
+            "power": Field("sum"),
+            "sensors": Field("sum"),
+        },
     ),
     # The rounds. Only `g` depends on the readings slot by slot.
     "open": Exchange(

@@ -16,6 +16,7 @@ from flfl.federation.paper import sensor_stream
 from flfl.federation.site import Reply
 from flfl.model.heads.holdout import draw_holdout
 from flfl.model.shared import (
+    directions,
     dynamics,
     guard,
     loo,
@@ -304,10 +305,12 @@ class FactorSite:
         self.u = guard.rescale(self.u, h, cap)
         return {"energy": guard.window_energy(self._turned, self.u * self._response)}
 
-    def _weigh(self) -> Reply:
+    def _weigh(self, turn: np.ndarray) -> Reply:
         response = sensor_step.window_response(self.smoother, self.windows)
+        shares = directions.axis_shares(np.sqrt(self._guard_r)[:, None] * (self.B @ turn))
         return {
-            "w": (self.u * response).sum(axis=0),
+            "w": (self.u * response).T @ shares,
+            "axes": shares.sum(axis=0),
             "power": float((self.P**2).sum()),
             "sensors": len(self.P),
         }
