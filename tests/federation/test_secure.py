@@ -24,6 +24,7 @@ PROTOCOL = {
     "fix": Exchange({}, {"a": Field("sum", ("size",))}, cohort="fixes"),
     "tell": Exchange({}, {}),
     "name": Exchange({}, {"who": Field("int")}),
+    "mixed": Exchange({}, {"who": Field("int"), "sum": Field("sum")}),
 }
 SIZES = {"size": 3}
 SECURE = ("keys", "shares", "unmask")
@@ -141,9 +142,19 @@ def test_no_site_of_a_plain_run_is_left():
         carry(coordinator, sites, lambda name, data: True)
 
 
-def test_a_secure_site_gives_no_sum_in_the_plain():
+def test_a_question_for_a_site_that_is_gone_is_an_error():
+    def asks(_):
+        yield Ask("tell", to="s1")
+
+    coordinator, sites, _ = federation(3, False, asks)
+    with pytest.raises(ProtocolError, match="the site that was asked for 'tell' is gone"):
+        carry(coordinator, sites, lambda name, data: True)
+
+
+@pytest.mark.parametrize(("kind", "body"), [("count", {"x": np.array(1.0)}), ("mixed", {})])
+def test_a_secure_site_gives_no_sum_in_the_plain(kind, body):
     _, sites, _ = federation(3, True)
-    question = Question("run", 1, "count", "*", {"x": np.array(1.0)})
+    question = Question("run", 1, kind, "*", body)
     with pytest.raises(ProtocolError, match="in secure sums only"):
         sites[0].receive(encode(question, PROTOCOL))
 

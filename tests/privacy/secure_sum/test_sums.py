@@ -122,6 +122,18 @@ def test_a_sparse_graph_of_many_sites_with_dropouts():
         assert not leaving & set(outcome.sites)
 
 
+def test_a_site_with_too_few_neighbours_left_opens_nothing_though_enough_sites_are_left():
+    """In a sparse graph a coordinator cannot cut a site off by declaring its neighbours dropped."""
+    party = Party(104).start()
+    network = party.sums._network
+    most = network.degree.degree + 1 - network.degree.threshold
+    gone = set(network.neighbours["site000"][: most + 1])
+    assert 104 - len(gone) >= party.roster.threshold
+    with pytest.raises(BelowThresholdError, match="too few of its neighbours"):
+        party.sum(lost=lambda name, kind, when: name in gone and kind == "ask")
+    assert party.sums.outcome is None
+
+
 def test_a_number_out_of_range_is_a_loud_error_and_can_be_answered_better():
     party = Party(4).start()
     party.values["site001"] = np.array([2**60 + 1])
