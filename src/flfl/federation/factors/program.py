@@ -134,8 +134,8 @@ class Coordination:
         else:
             if self.plan.projection == "learned":
                 n = self.plan.learning_slots(self.n_slots)
-                yield from self._shared_fit(settings, n_sensors, n, learning=True)
-            yield from self._shared_fit(settings, n_sensors, self.n_slots, learning=False)
+                yield from self._shared_fit(settings, n, learning=True)
+            yield from self._shared_fit(settings, self.n_slots, learning=False)
         self._phase = "heads"
         yield from self.choose()
 
@@ -339,9 +339,7 @@ class Coordination:
 
     # --- the shared fit ----------------------------------------------------------------------
 
-    def _shared_fit(
-        self, settings: Settings, n_sensors: float, n_slots: int, *, learning: bool
-    ) -> Steps:
+    def _shared_fit(self, settings: Settings, n_slots: int, *, learning: bool) -> Steps:
         """Projection, guard and rounds on the oldest ``n_slots`` slots."""
         trusted = learning or not self.plan.guarded
         self._phase = "guard"
@@ -350,6 +348,10 @@ class Coordination:
             self.sizes["slots"] = n_slots
             replies = yield self._ask("span", slots=n_slots, **span)
             cohort, counts = replies.sites, replies.total["counts"]
+            n_sensors = float(replies.total["sensors"])
+            most = self._most_rank(n_sensors, float(counts.sum()))
+            rank, least = min(settings.rank, most), min(settings.least, most)
+            settings = replace(settings, rank=rank, least=least)
             allowed = np.inf if trusted else self.plan.allowed
             cut = windows.cut(counts, settings.rank, allowed, settings.least)
             self.sizes.update(rank=settings.rank, windows=len(cut))
@@ -361,13 +363,8 @@ class Coordination:
             if replies.sites == cohort:
                 break
             # Somebody left while the guard was computed: anew for those who stayed.
-            n_sensors = float(replies.total["sensors"])
-            most = self._most_rank(n_sensors, float(counts.sum()))
-            settings = replace(
-                settings, rank=min(settings.rank, most), least=min(settings.least, most)
-            )
-            self.settings = settings
             self._note_left(cohort, replies.sites, "the guard was computed anew")
+        self.settings = settings
         power = float(replies.total["power"]) / n_sensors
         self._phase = "learning" if learning else "fit"
         start = _first_state(n_slots, settings.rank, power)

@@ -138,7 +138,11 @@ _MIX = {
     "runs": Field("sum", ("bins",)),
 }
 
-_COUNTS = {"counts": Field("sum", ("slots",)), "speakers": Field("sum", ("slots",))}
+_COUNTS = {
+    "counts": Field("sum", ("slots",)),
+    "speakers": Field("sum", ("slots",)),
+    "sensors": Field("sum"),
+}
 
 PROTOCOL: Protocol = {
     # Before any reading is used: what kind of data is this, and how much of it?

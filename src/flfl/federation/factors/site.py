@@ -225,6 +225,7 @@ class FactorSite:
         return {
             "counts": self.J.sum(axis=0),
             "speakers": smoothers.response(self.smoother).sum(axis=0),
+            "sensors": len(self.J),
         }
 
     # --- projection and guard ----------------------------------------------------------------
