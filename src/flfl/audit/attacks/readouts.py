@@ -1,7 +1,7 @@
 """Time-constant read-outs: a linear map from the sums to a sensor's news.
 
-The adversary is assumed to know the news of half of the slots (an instrument next door, a
-published sample), fits the map there and is scored on the other half.
+The adversary is assumed to know the news of half of the slots, fits the map there and is scored
+on the other half: the limit of any linear read-out that is constant in time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from exposure.view import View
+from flfl.audit.attack import Attack, Case, Finding
+from flfl.audit.view import View
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -28,10 +29,27 @@ def features(g: Sequence[Array], view: View, lags: int) -> Array:
     return view.windows.per_slot(np.hstack(columns))
 
 
+def variants(view: View) -> dict[str, Array]:
+    """What the read-outs look at, by name: (N, f) each."""
+    g = [one.g for one in view.rounds]
+    some = [g[n] for n in sorted({0, min(2, len(g) - 1), len(g) - 1})]
+    both = features(some, view, 1)
+    return {
+        "last": features(g[-1:], view, 0),
+        "1,3,last": features(some, view, 0),
+        "lags": features(g[-1:], view, 1),
+        "both": both,
+        # m is published, and a sensor's own news moves it.
+        "both, m": np.hstack([both, view.m]),
+        "all rounds": features(g, view, 0),
+    }
+
+
 def read_out(
     X: Array, targets: Array, J: Array, rng: np.random.Generator, splits: int = 5
-) -> Array:
-    """R^2 of each sensor and target (M, n_targets), mean over half-splits.
+) -> tuple[Array, Array]:
+    """R^2 of each sensor and target (M, n_targets), mean over half-splits; guesses of the first
+    target (M, N), each from a half that it was not in, NaN where there is none.
 
     Parameters
     ----------
@@ -41,20 +59,22 @@ def read_out(
     """
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
     scores = np.empty((splits, targets.shape[1], len(targets)))
+    guesses = np.full(J.shape, np.nan)
     for split in range(splits):
         half = rng.random(len(X)) < 0.5
         inner = rng.random(len(X)) < 0.7
         for i, known in enumerate(J > 0):
             y = targets[:, i].T
             parts = known & half & inner, known & half & ~inner, known & ~half
-            scores[split, i] = _one(X, y, *parts)
-    return np.asarray(scores.mean(axis=0))
+            scores[split, i], guess = _one(X, y, *parts)
+            guesses[i, parts[2]] = guess[:, 0]
+    return np.asarray(scores.mean(axis=0)), guesses
 
 
-def _one(X: Array, y: Array, fit: Mask, check: Mask, test: Mask) -> Array:
-    """R^2 (n_targets,) on ``test``; the ridge is chosen on ``check``, then both halves fit."""
+def _one(X: Array, y: Array, fit: Mask, check: Mask, test: Mask) -> tuple[Array, Array]:
+    """R^2 (n_targets,) and guesses on ``test``; ``check`` chooses the ridge, then both fit."""
     if min(fit.sum(), check.sum(), test.sum()) < 5:
-        return np.zeros(y.shape[1])
+        return np.zeros(y.shape[1]), np.zeros((int(test.sum()), y.shape[1]))
     gram, cross = _moments(X, y, fit)
     trial = np.stack([_solve(gram, cross, ridge) for ridge in RIDGES])  # (ridges, f + 1, targets)
     miss = ((y[check] - _guess(X[check], trial)) ** 2).sum(axis=1)
@@ -64,7 +84,8 @@ def _one(X: Array, y: Array, fit: Mask, check: Mask, test: Mask) -> Array:
     final = np.stack(
         [_solve(gram, cross[:, [j]], ridge)[:, 0] for j, ridge in enumerate(best)], axis=1
     )
-    return r_squared(y[test], _guess(X[test], final[None])[0])
+    guess = _guess(X[test], final[None])[0]
+    return r_squared(y[test], guess), guess
 
 
 def _moments(X: Array, y: Array, rows: Mask) -> tuple[Array, Array]:
@@ -92,3 +113,28 @@ def r_squared(truth: Array, guess: Array) -> Array:
     """
     total = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
     return np.asarray(1 - ((truth - guess) ** 2).sum(axis=0) / np.maximum(total, 1e-12))
+
+
+def _run(case: Case, attack: Attack) -> list[Finding]:
+    view, rng = case.view, case.rng(attack.name)
+    targets = view.news[None]
+    found = [read_out(X, targets, view.J, rng, case.effort.splits) for X in variants(view).values()]
+    scores = np.stack([one[0][:, 0] for one in found])
+    best = scores.argmax(axis=0)
+    guess = np.stack([one[1] for one in found])[best, np.arange(len(best))]
+    return [
+        attack.read(view, guess, np.isfinite(guess), scores=scores.max(axis=0), sentence=SENTENCE)
+    ]
+
+
+SENTENCE = (
+    "The best linear read-out that could be fitted with half of the readings in hand reads"
+    " {max:.0%} of the worst sensor's news, {median:.0%} of the median one's."
+)
+ATTACK = Attack(
+    "readouts",
+    "the coordinator",
+    "half of a sensor's readings; fits the best linear map from the sums of one and several"
+    " rounds, with lags and m, and reads the other half",
+    _run,
+)
