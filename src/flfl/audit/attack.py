@@ -81,15 +81,17 @@ class Effort:
     splits : half-splits of a read-out
     coalitions : coalitions of each size that are tried
     known : readings of a sensor that the known-sample adversary has
+    reruns : whether differencing also runs the network through another projection
     """
 
     slots: int = 1000
     splits: int = 5
     coalitions: int = 3
     known: int = 300
+    reruns: bool = True
 
 
-QUICK = Effort(slots=400, splits=2, coalitions=1)
+QUICK = Effort(slots=400, splits=2, coalitions=1, reruns=False)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ protocol can do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -151,12 +152,17 @@ def about_news(kind: str, g: Array, opened: Array | None, plan: FactorPlan) -> A
     return g
 
 
+class _EnoughError(Exception):
+    """The shared fit is over, and nobody wants what comes after it."""
+
+
 @dataclass
 class _Heard:
     """Stands beside the coordinator and keeps what it learns; notes the sites' state with it."""
 
     sites: Sequence[FactorSite]
     plan: FactorPlan
+    to_the_end: bool = True
     exchanges: list[Exchange] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     published: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -170,6 +176,8 @@ class _Heard:
             self._opened = replies.total["g"]
         if ask.kind in ("open", "round"):
             self._keep(ask, replies.total)
+        if ask.kind == "finish" and not self.to_the_end and not self.sites[0]._learning:
+            raise _EnoughError
 
     def _keep(self, ask: Ask, total: Mapping[str, np.ndarray]) -> None:
         g = about_news(ask.kind, total["g"], self._opened, self.plan)
@@ -182,13 +190,15 @@ class _Heard:
 class _Audited(FLFL):
     """The estimator with an auditor inside."""
 
+    to_the_end = True
+
     def _plan(self, box: Any, positions: Array) -> FactorPlan:
         plan = super()._plan(box, positions)
         # A curious coordinator goes on for as many rounds as it likes, useful or not.
         return plan if self.rounds is None else replace(plan, least_rounds=self.rounds)
 
     def _run(self, plan: FactorPlan, programs: list[FactorSite], n_slots: int) -> None:
-        self.witness = self.heard_ = _Heard(programs, plan)
+        self.witness = self.heard_ = _Heard(programs, plan, self.to_the_end)
         super()._run(plan, programs, n_slots)
 
 
@@ -197,14 +207,18 @@ def listen(
     sensors: Sensors | pd.DataFrame | None = None,
     *,
     sites: Any = None,
+    to_the_end: bool = True,
     **settings: Any,
 ) -> tuple[FLFL, View | None]:
     """Run FLFL and look on. The view is None where nothing was shared.
 
     The boosted head comes after the sums of readings and changes none of them, so it is left out.
+    ``to_the_end=False`` stops after the shared fit: for a second run of which only the sums matter.
     """
     model = _Audited(**{"effort": "quick", **settings})
-    model.fit(readings, sensors=sensors, sites=sites)
+    model.to_the_end = to_the_end
+    with suppress(_EnoughError):
+        model.fit(readings, sensors=sensors, sites=sites)
     heard: _Heard = model.heard_
     return model, _view(heard) if "finish" in heard.published else None
 

@@ -19,13 +19,13 @@ from scipy.spatial.distance import cdist
 
 from flfl.audit.attack import Attack, Case, Finding
 from flfl.audit.attacks import masks_known
-from flfl.audit.attacks.readouts import features
+from flfl.audit.attacks.readouts import distinct_rounds, features
 from flfl.audit.view import View
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-RIDGES = tuple(10.0 ** np.arange(-5, 3.5, 0.5))
+RIDGES = tuple(10.0 ** np.arange(-6, 3.5, 0.5))
 WIDTHS = (0.7, 2.0)
 FOLDS = 3
 FEW = 8
@@ -33,10 +33,18 @@ FEW = 8
 
 
 def seen(view: View) -> Array:
-    """All the coordinator saw at each slot (N, f): sums of all rounds, lags of the last, m."""
-    g = [one.g for one in view.rounds]
+    """All the coordinator saw at each slot (N, f): sums of all rounds, lags of the last, m.
+
+    The known part of each round is taken out, so that what differs between rounds is how they
+    mix the same news. Directions count by the root of their size: rounds are nearly alike, and
+    the small differences between them are what tells sensors apart.
+    """
+    g = distinct_rounds(view)
     X = np.hstack([features(g, view, 0), features(g[-1:], view, 1), view.m])
-    return np.asarray((X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12))
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+    U, S, _ = np.linalg.svd(X, full_matrices=False)
+    keep = S > 1e-7 * S[0]
+    return np.asarray(U[:, keep] * np.sqrt(S[keep] / S[0] * len(X)))
 
 
 def linear(X: Array, y: Array, known: Index) -> Array:
@@ -96,12 +104,6 @@ def _choose(gram: Array, y: Array) -> tuple[float, float]:
     return float(errors.min()), level * RIDGES[int(errors.argmin())]
 
 
-def _leading(X: Array, size: int) -> Array:
-    """The leading principal components of the features, scaled to one (N, size)."""
-    U = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :size]
-    return np.asarray(U * np.sqrt(len(X)))
-
-
 def read(
     view: View, n_known: int, rng: np.random.Generator, solved: Array | None = None
 ) -> dict[str, Array]:
@@ -110,8 +112,7 @@ def read(
     ``solved`` is the masks-known solver's guess, the sharpest thing to look at where it is given.
     """
     X, guess = seen(view), np.full(view.J.shape, np.nan)
-    # Beyond a few hundred columns only the span matters, and the sample has no more dimensions.
-    leading = _leading(X, FEW)
+    leading = X[:, :FEW] / np.maximum(X[:, :FEW].std(axis=0), 1e-12)
     out = {"linear": guess, "non-linear": guess.copy()}
     for i, row in enumerate(view.J > 0):
         slots = np.flatnonzero(row)

@@ -23,6 +23,7 @@ from scipy.linalg import cho_solve_banded, cholesky_banded, lapack
 from scipy.sparse.linalg import LinearOperator, cg
 
 from flfl.audit.attack import Attack, Case, Finding
+from flfl.audit.attack import r_squared as one_r_squared
 from flfl.audit.attacks.readouts import r_squared
 from flfl.audit.view import Round, View, known_part
 from flfl.model.shared import smoothers
@@ -179,8 +180,8 @@ def fitted_prior(system: Stretch) -> Prior:
 Solve = Callable[[Array], Array]
 
 
-def factorise(system: Stretch, prior: Prior, d: Array) -> Solve:
-    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``."""
+def factorise(system: Stretch, prior: Prior, d: Array, floor: float = 0.0) -> Solve:
+    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``; ``floor`` joins its diagonal."""
     n, R, k = system.z.shape
     size = R * k
     blocks = _blocks(system, prior, d)
@@ -192,7 +193,7 @@ def factorise(system: Stretch, prior: Prior, d: Array) -> Solve:
     band = band.reshape(-1, n * size)
     _drop_unsent(band, system.sent.ravel())
     band[0] *= 1 + JITTER
-    band[0] += JITTER * band[0].mean() + system.noise
+    band[0] += JITTER * band[0].mean() + system.noise + floor
     factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False)
 
     def solve(z: Array) -> Array:
@@ -360,6 +361,14 @@ def score(system: Stretch, view: View, prior: Prior, v: Array) -> Array:
 def guessed_news(system: Stretch, prior: Prior, v: Array) -> Array:
     """The guess of the news of each reading (readings,) from guessed uploads."""
     return np.asarray((prior.c[system.sensor] * v).sum(axis=1))
+
+
+def by_sensor(system: Stretch, x: Array) -> Array:
+    """R^2 of each sensor's news inside the stretch (M,), NaN for too few readings."""
+    sensor, truth, guess = (a[system.inside] for a in (system.sensor, system.x, x))
+    return np.array(
+        [one_r_squared(truth[sensor == i], guess[sensor == i]) for i in range(system.n_sensors)]
+    )
 
 
 def on_table(system: Stretch, view: View, x: Array) -> Array:
