@@ -103,13 +103,14 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def write_files(writers: Mapping[str | Path, Writer]) -> None:
+def write_files(writers: Mapping[Path, Writer] | Mapping[str | Path, Writer], mode: int | None = None) -> None:
     """Write files that appear under their names only when every one of them is complete.
 
     The bytes of each go to a temporary file beside it and are forced to the disk; then all take
     their names. On any failure before that the temporary files are removed and older files stay
     as they were. A name that ends in ``.gz`` is compressed, without a time stamp, so equal content
-    gives equal bytes.
+    gives equal bytes. ``mode`` is theirs from the first byte on; by default a new file gets the
+    mode that ``open`` would give, and one that is replaced keeps its own.
     """
     staged: list[tuple[Path, Path]] = []
     try:
@@ -121,7 +122,7 @@ def write_files(writers: Mapping[str | Path, Writer]) -> None:
             staged.append((Path(name), target))
             _write(handle, target, write)
         for temporary, target in staged:
-            os.chmod(temporary, _mode_for(target))
+            os.chmod(temporary, _mode_for(target) if mode is None else mode)
         for temporary, target in staged:
             os.replace(temporary, target)
     finally:
