@@ -1,0 +1,1 @@
+"""Attacks on what the parties send, and what they find."""
