@@ -8,8 +8,8 @@ Assumes: under the guard the readings' part of ``g`` is the same in every round,
 ``g_0 - g_r = sum_i b_i u_i mean_tau[S_i(p_ir . m_r)]`` is linear in the latent vectors, with far
 more equations (windows x k) than unknowns (sensors x k).
 
-Scored: relative error of every ``p_i . m``; then the share of each sensor's news (R^2) that its refits
-carry. A refit ``p_ir = (sum m m^T + V)^-1 sum_t y_it m_t`` is k functionals of that sensor's
+Scored: relative error of every ``p_i . m``; then the share of each sensor's news (R^2) that its
+refits carry. A refit ``p_ir = (sum m m^T + V)^-1 sum_t y_it m_t`` is k functionals of that sensor's
 readings alone, no sum over sensors. ``span_share`` bounds what they can tell (an adversary who
 knows every functional exactly, robust weights included); ``read_from_refits`` is what one without
 those weights reads.
