@@ -32,8 +32,9 @@ def test_as_many_factors_as_members_remember_them():
 def test_factors_of_other_sensors_tell_nothing():
     Y = network(M=180)
     found = attack.score(Y[:60], Y[60:120], factors(Y[120:], 4))
-    assert 0.4 < found["level"] < 0.6
-    assert 0.4 < found["changes"] < 0.6
+    # Three standard errors of an AUC from 60 against 60.
+    assert abs(found["level"] - 0.5) < 0.16
+    assert abs(found["changes"] - 0.5) < 0.16
 
 
 def test_fewer_factors_remember_less_but_changes_still_show():
