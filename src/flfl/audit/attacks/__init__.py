@@ -1,1 +1,1 @@
-"""Attacks: each file names its adversary, what it assumes, and scores what it reads."""
+"""One attack a file: its adversary, its assumptions, what is scored."""
