@@ -12,8 +12,8 @@ from flfl.audit.attacks import (
     latent_vectors,
     masks_known,
     membership,
-    whole_numbers,
     who_observed,
+    whole_numbers,
 )
 from flfl.audit.attacks.readouts import distinct_rounds
 from flfl.audit.view import View, listen
@@ -73,20 +73,19 @@ def _latent_vectors(case: Case, attack: Attack) -> list[Finding]:
     curve = P[-1] @ means[-1].T
     scores = latent_vectors.news_read(guess, view.Y, curve, view.J)
     bound = latent_vectors.span_share(means, np.repeat(view.J[None], len(used), 0), view.news)
+    found = worst_and_median(scores, view.names)
     return [
-        attack.read(
-            view,
-            guess - view.picture,
-            view.J > 0,
-            scores=scores,
+        attack.finding(
+            **found,
             figures={
                 "error_of_p": float(np.median(errors)),
                 "refits_bound_max": float(bound.max()),
                 "rounds": float(len(used)),
             },
             sentence=f"Latent vectors are found with a relative error of {np.median(errors):.0e};"
-            " refits of three rounds then show {max:.0%} of the worst sensor's news, {median:.0%}"
-            f" of the median one's (at most {bound.max():.0%}).",
+            f" what their refits say of the readings shows {found['news_read_max']:.0%} of the"
+            f" worst sensor's news, {found['news_read_median']:.0%} of the median one's (no more"
+            f" than {bound.max():.0%} could be shown).",
         )
     ]
 
@@ -170,7 +169,9 @@ def _membership(case: Case, attack: Attack) -> list[Finding]:
         except FLFLError as problem:
             return [attack.finding(judged=False, sentence=f"A run of one half failed: {problem}")]
         if view is None:
-            return [attack.finding(judged=False, sentence="One half of the sensors shares nothing.")]
+            return [
+                attack.finding(judged=False, sentence="One half of the sensors shares nothing.")
+            ]
         runs.append((Y[inside], Y[~inside], view.m))
     found = membership.pooled_score(runs)
     area = max(found.values())
@@ -191,7 +192,9 @@ def _atoms(case: Case, attack: Attack) -> list[Finding]:
     rank = min(10, len(Z), Z.shape[1])
     H, h = atoms.naive_run(Z, ~np.isnan(Z), rank, _NAIVE_ROUNDS, case.rng(attack.name))
     _, series = atoms.decode(H, h)
-    found = atoms.score(series, Z) if len(series) else {"exposed": 0.0, "guessing": 0.0, "atoms": 0.0}
+    found = (
+        atoms.score(series, Z) if len(series) else {"exposed": 0.0, "guessing": 0.0, "atoms": 0.0}
+    )
     return [
         attack.finding(
             judged=False,
@@ -224,7 +227,7 @@ WHOLE_NUMBERS = Attack(
 WHO_OBSERVED = Attack(
     "who-observed",
     "the coordinator",
-    "the sensors' projections, where gaps are not public: when each observed, from the guard's sums",
+    "the sensors' projections, not their gaps: when each observed, from the guard's sums",
     _who_observed,
 )
 MEMBERSHIP = Attack(

@@ -91,7 +91,7 @@ class Effort:
     reruns: bool = True
 
 
-QUICK = Effort(slots=400, splits=2, coalitions=1, reruns=False)
+QUICK = Effort(splits=2, coalitions=1, reruns=False)
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,15 @@ class Attack:
         return Finding(**{"name": name, "adversary": self.adversary, "knows": self.knows} | fields)
 
     def read(
-        self, view: View, news: Array, at: Mask, variant: str = "", scores: Array | None = None,
-        sentence: str = "{max:.0%} of the news of the worst sensor, {median:.0%} of the median one.",
+        self,
+        view: View,
+        news: Array,
+        at: Mask,
+        variant: str = "",
+        scores: Array | None = None,
+        sentence: str = "{max:.0%} of the worst sensor's news, {median:.0%} of the median one's.",
         **fields: Any,
-    ) -> Finding:  # fmt: skip
+    ) -> Finding:
         """A finding from a guess of the news (M, N) at some readings; see :func:`score_guess`.
 
         ``scores`` (M,) replaces the R^2 of that guess where it was found in a better way.

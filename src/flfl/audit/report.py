@@ -99,7 +99,8 @@ class Report:
             return f"{claim}. No attack that it must withstand reads beyond {_limit(self)}."
         worst = max(self.breaches, key=_size)
         link = ", but" if self.private else ", and"
-        return f"{claim}{link} it is EXPOSED: {worst.name} {_reads(worst)}; the limit is {_limit(self)}."
+        found = f"{worst.name} {_reads(worst)}; the limit is {_limit(self)}"
+        return f"{claim}{link} it is EXPOSED: {found}."
 
     @property
     def failed(self) -> bool:

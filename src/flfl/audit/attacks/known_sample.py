@@ -43,7 +43,7 @@ def seen(view: View) -> Array:
     X = np.hstack([features(g, view, 0), features(g[-1:], view, 1), view.m])
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
     U, S, _ = np.linalg.svd(X, full_matrices=False)
-    keep = S > 1e-7 * S[0]
+    keep = 1e-7 * S[0] < S
     return np.asarray(U[:, keep] * np.sqrt(S[keep] / S[0] * len(X)))
 
 

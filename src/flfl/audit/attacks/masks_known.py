@@ -181,7 +181,8 @@ Solve = Callable[[Array], Array]
 
 
 def factorise(system: Stretch, prior: Prior, d: Array, floor: float = 0.0) -> Solve:
-    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``; ``floor`` joins its diagonal."""
+    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``, each number plus noise of
+    variance ``floor``."""
     n, R, k = system.z.shape
     size = R * k
     blocks = _blocks(system, prior, d)
@@ -430,32 +431,42 @@ def _run(case: Case, attack: Attack) -> list[Finding]:
         "memory": lambda system, prior: correlated(system, prior, length, white),
     }
     slots = case.effort.slots
-    tried: dict[str, list[tuple[Array, Array, float]]] = {name: [] for name in solvers}
+    tried: dict[str, list[_Try]] = {name: [] for name in solvers}
     for rounds in round_sets(view):
         system = stretch(view, rounds, middle(view, slots), slots)
         prior = fitted_prior(system)
         for name, solver in solvers.items():
             v = solver(system, prior)
             x = guessed_news(system, prior, v)
-            scores = score(system, view, prior, v)[:, 0]
-            tried[name].append((scores, on_table(system, view, x), largest(system, x)))
-    findings = []
-    for name, found in tried.items():
-        scores = np.stack([one[0] for one in found])
-        best = int(np.nanargmax(np.nanmedian(scores, axis=1)))
-        guess, spikes = found[best][1:]
-        findings.append(
-            attack.read(
-                view,
-                guess,
-                np.isfinite(guess),
-                name,
-                scores=scores.max(axis=0),
-                sentence=SENTENCE + f" Of the largest 1 % of news: {max(spikes, 0):.0%}.",
-                figures={"largest_news_read": spikes, "slots": float(slots)},
-            )
-        )
-    return findings
+            scores = score(system, view, prior, v)
+            tried[name].append(_Try(scores, on_table(system, view, x), largest(system, x)))
+    return [_finding(view, attack, name, found) for name, found in tried.items()]
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Scores (M, 3) of one guess, the guess (M, N), and what it shows of the largest news."""
+
+    scores: Array
+    guess: Array
+    spikes: float
+
+
+def _finding(view: View, attack: Attack, name: str, found: list[_Try]) -> Finding:
+    """The best of one or several sets of rounds."""
+    scores = np.stack([one.scores for one in found]).max(axis=0)
+    best = max(found, key=lambda one: float(np.nanmedian(one.scores[:, 0])))
+    alone, bulk = (float(np.nanmax(scores[:, column])) for column in (1, 2))
+    return attack.read(
+        view,
+        best.guess,
+        np.isfinite(best.guess),
+        name,
+        scores=scores[:, 0],
+        sentence=SENTENCE + f" Of the largest 1 % of news: {max(best.spikes, 0):.0%}.",
+        # Against what the *other* sensors leave open; against news without its spikes.
+        figures={"largest_news_read": best.spikes, "alone_max": alone, "bulk_max": bulk},
+    )
 
 
 SENTENCE = (
