@@ -57,6 +57,7 @@ def linear(X: Array, y: Array, known: Index) -> Array:
     >>> bool(np.abs(guess - X @ [1.0, 2.0, 0.0]).max() < 0.01)
     True
     """
+    X = X - X[known].mean(axis=0)
     sample = X[known]
     return _guess(sample @ sample.T, X @ sample.T, y[known])
 

@@ -1,36 +1,11 @@
-"""Controls of the exposure benchmark: it reads what can be read, and nothing that cannot."""
-
-import importlib.util
-import sys
-from pathlib import Path
+"""Controls of the solvers and read-outs: they read what can be read, and nothing that cannot."""
 
 import numpy as np
 import pytest
 
-from flfl.data.sensors import Sensors
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-from exposure import masks_known, readouts, view  # noqa: E402
-
-spec = importlib.util.spec_from_file_location("exposure_script", BENCHMARKS / "exposure.py")
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
-
-N = 400
-
-
-def readings(M: int, rate: float, seed: int = 0) -> tuple[np.ndarray, Sensors]:
-    """Two slow factors over a map, and white news of each sensor; time x sensor."""
-    rng = np.random.default_rng(seed)
-    places = rng.random((M, 2))
-    Q = np.empty((N, 2))
-    Q[0] = 0
-    for t in range(1, N):
-        Q[t] = 0.95 * Q[t - 1] + 0.3 * rng.standard_normal(2)
-    X = Q @ (0.5 + places.T) + 0.5 * rng.standard_normal((N, M))
-    X[rng.random(X.shape) > rate] = np.nan
-    return X, Sensors(tuple(str(i) for i in range(M)), places, "metric")
+from audit.network import readings
+from flfl.audit import view
+from flfl.audit.attacks import masks_known, readouts
 
 
 def solve(seen: view.View, rounds: int = 1) -> tuple[masks_known.Stretch, np.ndarray]:
@@ -123,7 +98,7 @@ def test_a_sensor_alone_on_a_component_is_found():
     rng = np.random.default_rng(0)
     news = rng.standard_normal((6, 2000))
     g = np.column_stack([news[:5].sum(axis=0), news[:3].sum(axis=0), 0.1 * news[5]])
-    scores = readouts.read_out(g, news[None], np.ones(news.shape), rng)[:, 0]
+    scores = readouts.read_out(g, news[None], np.ones(news.shape), rng)[0][:, 0]
     assert scores[5] > 0.99
     assert scores[:5].max() < 0.6
 
@@ -134,7 +109,7 @@ def test_nothing_is_read_of_shuffled_news(guarded):
     for i, known in enumerate(guarded.J > 0):
         shuffled[i, known] = rng.permutation(guarded.news[i, known])
     X = readouts.features([guarded.rounds[-1].g], guarded, 1)
-    assert readouts.read_out(X, shuffled[None], guarded.J, rng).max() < 0.05
+    assert readouts.read_out(X, shuffled[None], guarded.J, rng)[0].max() < 0.05
     system, _ = solve(guarded)
     wrong = masks_known.replace(system, x=shuffled[system.sensor, system.slot])
     prior = masks_known.fitted_prior(wrong)
@@ -149,19 +124,27 @@ def test_the_sums_are_what_the_coordinator_added_up(guarded):
     assert guarded.numbers_per_reading() <= 0.3 + 1e-9
 
 
-def test_a_row_says_why_it_fails(guarded):
-    scores = script.measure(guarded, slots=300)
-    row = {"data": "x", "pattern": "random", "rate": 0.8, "max_exposure": 0.5, "shared": True}
-    row |= {"rank": 1, "numbers_per_reading": 0.31, "seconds_fit": 0, "seconds_measure": 0}
-    row["scores"] = {name: script._summary(s, guarded) for name, s in scores.items()}
-    assert len(script.too_exposed(row)) == 1
-    row["scores"]["gauss"]["news"]["worst"] = 0.56
-    assert len(script.too_exposed(row)) == 2
-    assert script.too_exposed(row | {"max_exposure": 1.0}) == []
-    assert script.line(row).count("|") == script.header().splitlines()[0].count("|")
+def test_the_largest_news_is_scored_apart(guarded):
+    system, _ = solve(guarded)
+    assert masks_known.largest(system, system.x) == 1.0
+    assert masks_known.largest(system, np.zeros_like(system.x)) == 0.0
+    spikes = np.abs(system.x) > np.quantile(np.abs(system.x), 0.97)
+    assert masks_known.largest(system, np.where(spikes, system.x, 0.0)) > 0.95
 
 
-def test_cells_may_be_cut_short():
-    assert script.parse_cells("D3:block:0.5") == [("D3_beijing_pm25", "block", 0.5)]
-    assert len(script.parse_cells(None)) == 20
-    assert len(script.parse_cells("D4")) == 5
+def test_rounds_that_say_the_same_are_counted_once(guarded):
+    assert len(readouts.distinct_rounds(guarded)) == 1
+    assert len(masks_known.round_sets(guarded)) == 1
+    X, sensors = readings(24, 0.8)
+    adaptive = view.listen(X, sensors, max_exposure=1.0, rank=4)[1]
+    assert len(readouts.distinct_rounds(adaptive)) > 2
+    assert len(masks_known.round_sets(adaptive)) == 2
+
+
+def test_the_whole_record_is_guessed_stretch_by_stretch(guarded):
+    guess = masks_known.everywhere(guarded, slots=150)
+    known = guarded.J > 0
+    assert np.isfinite(guess[known]).all()
+    assert np.isnan(guess[~known]).all()
+    one = masks_known.everywhere(guarded, slots=1000)
+    assert np.corrcoef(guess[known], one[known])[0, 1] > 0.95
