@@ -465,7 +465,12 @@ def _finding(view: View, attack: Attack, name: str, found: list[_Try]) -> Findin
         scores=scores[:, 0],
         sentence=SENTENCE + f" Of the largest 1 % of news: {max(best.spikes, 0):.0%}.",
         # Against what the *other* sensors leave open; against news without its spikes.
-        figures={"largest_news_read": best.spikes, "alone_max": alone, "bulk_max": bulk},
+        figures={
+            "largest_news_read": best.spikes,
+            "alone_max": alone,
+            "bulk_max": bulk,
+            "news_read_min": float(np.nanmin(scores[:, 0])),
+        },
     )
 
 
