@@ -17,9 +17,10 @@ def test_more_numbers_than_readings_are_solved_for_every_sensor():
         X, sensors, attacks=["masks-known"], max_exposure=1.0, projection="fixed", rank=6
     )
     assert report.numbers_per_reading > 1
-    gaussian = report.findings[0]
-    assert gaussian.figures["news_read_min"] > 0.95
-    assert gaussian.readings_exposed > 0.8
+    # The best of the three priors; stations next door to each other are told apart last.
+    assert max(one.figures["news_read_min"] for one in report.findings) > 0.95
+    assert min(one.news_read_median for one in report.findings) > 0.97
+    assert min(one.readings_exposed for one in report.findings) > 0.8
 
 
 def test_a_known_sample_reads_what_many_projections_show():

@@ -38,6 +38,8 @@ SMALLEST = 1e-4
 """So are smaller entries of a smoother's column."""
 JITTER = 1e-7
 """Relative; the price of the two approximations above."""
+BEYOND = 20
+"""Slots by which the equations reach beyond the readings that are scored."""
 FEWEST = 20
 """A sensor with fewer readings in the stretch has no R^2."""
 
@@ -49,7 +51,7 @@ class Stretch:
     Attributes
     ----------
     W : (M n_windows, readings) what each reading adds to each window of its sensor
-    sensor, slot : (readings,); inside : whether it lies in a window of the stretch
+    sensor, slot : (readings,); inside : whether it lies in the stretch and is scored
     z : (n_windows, R, k) sums of the rounds, zero where nothing is released
     sent : (n_windows, R, k)
     B : (M, R, k)
@@ -86,9 +88,13 @@ class Stretch:
 
 
 def stretch(view: View, rounds: list[Round], first: int, slots: int) -> Stretch:
-    """Set up the equations of the windows inside ``[first, first + slots)``."""
+    """Set up the equations of the windows around ``[first, first + slots)``.
+
+    They reach a little further on both sides: a reading at the edge is told by windows beyond it.
+    """
     N, edges = view.J.shape[1], view.windows.edges
-    windows = np.flatnonzero((edges[:-1] >= first) & (edges[1:] <= first + slots))
+    near = (edges[1:] > first - BEYOND) & (edges[:-1] < first + slots + BEYOND)
+    windows = np.flatnonzero(near)
     start, stop = edges[windows[0]], edges[windows[-1] + 1]
     low, high = max(start - 2 * REACH, 0), min(stop + 2 * REACH, N)
     sensor, slot = np.nonzero(view.J[:, low:high])
@@ -102,7 +108,7 @@ def stretch(view: View, rounds: list[Round], first: int, slots: int) -> Stretch:
         W=W,
         sensor=sensor,
         slot=slot,
-        inside=(slot >= start) & (slot < stop),
+        inside=(slot >= first) & (slot < first + slots),
         z=np.stack([known_part(view, one)[windows] for one in rounds], axis=1) * sent,
         sent=sent,
         B=np.stack([one.B for one in rounds], axis=1),
