@@ -208,7 +208,7 @@ def _atoms(case: Case, attack: Attack) -> list[Finding]:
 COMPONENTS = Attack(
     "components",
     "the coordinator",
-    "nothing but the sums: independent component analysis of one round and of all",
+    "nothing but the sums (independent component analysis of one round and of all)",
     _components,
 )
 LATENT_VECTORS = Attack(
@@ -221,7 +221,8 @@ LATENT_VECTORS = Attack(
 WHOLE_NUMBERS = Attack(
     "whole-numbers",
     "the coordinator",
-    "as masks-known, and that readings are multiples of the instrument's step and not negative",
+    "what masks-known does, and that readings are multiples of the instrument's step and not"
+    " negative",
     _whole_numbers,
 )
 WHO_OBSERVED = Attack(

@@ -120,6 +120,8 @@ def audit(
     }
     _check_view(view_path, disclosure, files)
     table, sensors = find_tables(**files)
+    for note in (*table.notes, *sensors.notes):
+        click.echo(f"Note: {note}", err=True)
     values = table.values if rate is None else _hidden(table, sensors, rate, pattern, seed)
     report = run_audit(
         values,
@@ -186,7 +188,7 @@ def lines(report: Report) -> Iterator[str]:
     yield "readings: guessed within 1 % of the sensor's deviation; guessing: without any attack."
     yield ""
     for one in report.findings:
-        yield f"{one.name}, by {one.adversary}, who knows {one.knows}."
+        yield f"{one.name}: {one.adversary}; assumed to know {one.knows}."
         yield f"    {one.sentence}"
     yield ""
     yield f"Verdict: {report.verdict}"

@@ -194,6 +194,6 @@ def _run(case: Case, attack: Attack) -> Iterator[Finding]:
 ATTACK = Attack(
     "coalition",
     "the coordinator with some of the sites",
-    "as masks-known, and the colluding sites' own contributions, which are subtracted",
+    "what masks-known does, and the colluding sites' own contributions, which are subtracted",
     lambda case, attack: list(_run(case, attack)),
 )

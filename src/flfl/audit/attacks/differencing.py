@@ -209,7 +209,7 @@ def _again(case: Case, keep: set[str], changed: dict[str, Any]) -> View | None:
 ATTACK = Attack(
     "differencing",
     "the coordinator of two runs",
-    "as masks-known, in two runs over the same slots: with and without one site, or through two"
-    " projections",
+    "what masks-known does, in two runs over the same slots: with and without one site, or"
+    " through two projections",
     lambda case, attack: list(_run(case, attack)),
 )

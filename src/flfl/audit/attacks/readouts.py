@@ -144,7 +144,7 @@ SENTENCE = (
 ATTACK = Attack(
     "readouts",
     "the coordinator",
-    "half of a sensor's readings; fits the best linear map from the sums of one and several"
-    " rounds, with lags and m, and reads the other half",
+    "half of a sensor's readings: the other half is read by the best linear map from the sums of"
+    " one and several rounds, with lags and m",
     _run,
 )
