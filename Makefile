@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test slow lint clean
 
 setup: .venv/core.stamp
 
@@ -28,7 +28,10 @@ lint: .venv/dev.stamp
 	$(BIN)/python -m pip check
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+slow: .venv/dev.stamp
+	$(BIN)/python -m pytest -n 2 -m slow tests
 
 clean:
 	rm -rf .venv flfl-demo

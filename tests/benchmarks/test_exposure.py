@@ -1,167 +1,45 @@
-"""Controls of the exposure benchmark: it reads what can be read, and nothing that cannot."""
+"""The script that makes the table of exposures."""
 
 import importlib.util
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from flfl.data.sensors import Sensors
+from flfl.audit import Finding, Report
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-from exposure import masks_known, readouts, view  # noqa: E402
-
-spec = importlib.util.spec_from_file_location("exposure_script", BENCHMARKS / "exposure.py")
+PATH = Path(__file__).parents[2] / "benchmarks" / "exposure.py"
+spec = importlib.util.spec_from_file_location("exposure_script", PATH)
 script = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
 
-N = 400
+CELL = ("x", "random", 0.5)
 
 
-def readings(M: int, rate: float, seed: int = 0) -> tuple[np.ndarray, Sensors]:
-    """Two slow factors over a map, and white news of each sensor; time x sensor."""
-    rng = np.random.default_rng(seed)
-    places = rng.random((M, 2))
-    Q = np.empty((N, 2))
-    Q[0] = 0
-    for t in range(1, N):
-        Q[t] = 0.95 * Q[t - 1] + 0.3 * rng.standard_normal(2)
-    X = Q @ (0.5 + places.T) + 0.5 * rng.standard_normal((N, M))
-    X[rng.random(X.shape) > rate] = np.nan
-    return X, Sensors(tuple(str(i) for i in range(M)), places, "metric")
+def report(read, numbers=0.3, cap=0.5, adversary="the coordinator"):
+    found = Finding("readouts", adversary, "", news_read_max=read, news_read_median=0.1)
+    return Report([found], "sums", cap, True, 4, 20, rank=3, numbers_per_reading=numbers)
 
 
-def solve(seen: view.View, rounds: int = 1) -> tuple[masks_known.Stretch, np.ndarray]:
-    chosen = [seen.rounds[-1]] if rounds == 1 else [seen.rounds[0], seen.rounds[-1]]
-    system = masks_known.stretch(seen, chosen, 40, 300)
-    prior = masks_known.fitted_prior(system)
-    return system, masks_known.score(system, seen, prior, masks_known.gaussian(system, prior))
+def test_a_row_says_why_it_fails():
+    assert script.too_exposed(CELL, report(0.54)) == []
+    assert len(script.too_exposed(CELL, report(0.56))) == 1
+    assert len(script.too_exposed(CELL, report(0.56, numbers=0.31))) == 2
+    assert script.too_exposed(CELL, report(0.99, numbers=9.0, cap=1.0)) == []
+    assert script.too_exposed(CELL, report(0.99, adversary="the coordinator and a friend")) == []
 
 
-@pytest.fixture(scope="module")
-def guarded() -> view.View:
-    X, sensors = readings(24, 0.8)
-    return view.listen(X, sensors)[1]
+def test_a_row_has_the_header_s_columns():
+    columns = script.header().splitlines()[0].count("|")
+    assert script.line(CELL, report(0.2)).count("|") == columns
 
 
 @pytest.mark.parametrize(
-    ("rank", "rate", "projection"),
-    [(11, 0.7, "adaptive"), (11, 0.7, "fixed"), (8, 0.3, "fixed")],
-    ids=["rank near sensors, adaptive", "rank near sensors", "more numbers than readings"],
+    ("text", "count"), [(None, 20), ("D4", 5), ("D3:block:0.5", 1), ("germany_pm10:natural,D1", 6)]
 )
-def test_without_the_guard_every_sensor_is_read(rank, rate, projection):
-    X, sensors = readings(12, rate)
-    seen = view.listen(
-        X,
-        sensors,
-        max_exposure=1.0,
-        rank=rank,
-        projection=projection,
-        length=0.5,
-        noise=0.03,
-    )[1]
-    # A last round alone leaves what its clipping cut; the first cut nothing of note.
-    _, scores = solve(seen, rounds=2)
-    assert scores[:, 0].min() > 0.9
+def test_cells_may_be_cut_short(text, count):
+    assert len(script.parse_cells(text)) == count
 
 
-def test_one_sum_over_many_sensors_tells_little():
-    X, sensors = readings(40, 0.8)
-    seen = view.listen(X, sensors, rank=1)[1]
-    _, scores = solve(seen)
-    assert np.nanmax(scores[:, 0]) < 0.2
-    assert np.nanmedian(scores[:, 0]) < 0.1
-
-
-def test_own_leverages_add_up_to_the_numbers_released(guarded):
-    system, _ = solve(guarded)
-    rolled = masks_known.rolled(system, np.random.default_rng(0))
-    white = np.random.default_rng(1).standard_normal(rolled.v.shape)
-    white = masks_known.replace(rolled, v=white, x=white[:, 0], z=rolled.forward(white))
-    prior = masks_known.fitted_prior(white)
-    guess = masks_known.gaussian(white, prior)
-    read = 1 - ((white.x - guess[:, 0])[white.inside] ** 2).mean()
-    assert read == pytest.approx(system.sent.sum() / system.inside.sum(), abs=0.05)
-
-
-def test_every_prior_reads_about_the_same_of_white_gaussian_news(guarded):
-    system, scores = solve(guarded)
-    prior = masks_known.fitted_prior(system)
-    heavy = masks_known.student(system, prior, np.random.default_rng(0))
-    slow = masks_known.correlated(system, prior, *masks_known.fitted_memory(guarded))
-    for guess in (heavy, slow):
-        other = masks_known.score(system, guarded, prior, guess)
-        assert np.nanmedian(other[:, 0]) == pytest.approx(np.nanmedian(scores[:, 0]), abs=0.06)
-
-
-def test_heavy_tails_and_memory_help_where_they_are_true(guarded):
-    system, _ = solve(guarded)
-    rng = np.random.default_rng(0)
-    size = len(system.sensor)
-    spikes = 0.1 * rng.standard_normal((size, 1)) + 3 * (rng.random((size, 1)) < 0.02)
-    M, slots = guarded.J.shape
-    walk = np.zeros((M, slots))
-    for t in range(1, slots):
-        walk[:, t] = 0.95 * walk[:, t - 1] + 0.3 * rng.standard_normal(M)
-    slow = walk[system.sensor, system.slot][:, None]
-    for v, solver in (
-        (spikes, lambda s, p: masks_known.student(s, p, rng)),
-        (slow, lambda s, p: masks_known.correlated(s, p, np.full(M, 20.0), np.full(M, 0.01))),
-    ):
-        planted = masks_known.replace(system, v=v, x=v[:, 0], z=system.forward(v))
-        prior = masks_known.fitted_prior(planted)
-        read = [
-            readouts.r_squared(v[system.inside, 0], guess[system.inside, 0])
-            for guess in (masks_known.gaussian(planted, prior), solver(planted, prior))
-        ]
-        assert read[1] > read[0] + 0.1
-
-
-def test_a_sensor_alone_on_a_component_is_found():
-    rng = np.random.default_rng(0)
-    news = rng.standard_normal((6, 2000))
-    g = np.column_stack([news[:5].sum(axis=0), news[:3].sum(axis=0), 0.1 * news[5]])
-    scores = readouts.read_out(g, news[None], np.ones(news.shape), rng)[:, 0]
-    assert scores[5] > 0.99
-    assert scores[:5].max() < 0.6
-
-
-def test_nothing_is_read_of_shuffled_news(guarded):
-    rng = np.random.default_rng(0)
-    shuffled = np.zeros_like(guarded.news)
-    for i, known in enumerate(guarded.J > 0):
-        shuffled[i, known] = rng.permutation(guarded.news[i, known])
-    X = readouts.features([guarded.rounds[-1].g], guarded, 1)
-    assert readouts.read_out(X, shuffled[None], guarded.J, rng).max() < 0.05
-    system, _ = solve(guarded)
-    wrong = masks_known.replace(system, x=shuffled[system.sensor, system.slot])
-    prior = masks_known.fitted_prior(wrong)
-    scores = masks_known.score(wrong, guarded, prior, masks_known.gaussian(wrong, prior))
-    assert np.nanmax(scores[:, 0]) < 0.1
-
-
-def test_the_sums_are_what_the_coordinator_added_up(guarded):
-    for one in (guarded.rounds[0], guarded.rounds[-1]):
-        system = masks_known.stretch(guarded, [one], 40, 300)
-        assert np.allclose(system.forward(system.v), system.z, atol=1e-3 * np.abs(system.z).max())
-    assert guarded.numbers_per_reading() <= 0.3 + 1e-9
-
-
-def test_a_row_says_why_it_fails(guarded):
-    scores = script.measure(guarded, slots=300)
-    row = {"data": "x", "pattern": "random", "rate": 0.8, "max_exposure": 0.5, "shared": True}
-    row |= {"rank": 1, "numbers_per_reading": 0.31, "seconds_fit": 0, "seconds_measure": 0}
-    row["scores"] = {name: script._summary(s, guarded) for name, s in scores.items()}
-    assert len(script.too_exposed(row)) == 1
-    row["scores"]["gauss"]["news"]["worst"] = 0.56
-    assert len(script.too_exposed(row)) == 2
-    assert script.too_exposed(row | {"max_exposure": 1.0}) == []
-    assert script.line(row).count("|") == script.header().splitlines()[0].count("|")
-
-
-def test_cells_may_be_cut_short():
+def test_a_cell_is_named_in_full():
     assert script.parse_cells("D3:block:0.5") == [("D3_beijing_pm25", "block", 0.5)]
-    assert len(script.parse_cells(None)) == 20
-    assert len(script.parse_cells("D4")) == 5
+    assert script.parse_cells("germany_pm10:natural") == [("germany_pm10", "natural", None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from flfl.cli.audit import audit
 from flfl.cli.data import data
 from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
@@ -25,5 +26,5 @@ def main(debug: bool) -> None:
     """
 
 
-for verb in (demo, recover, evaluate, methods, data):
+for verb in (demo, recover, evaluate, audit, methods, data):
     main.add_command(verb)

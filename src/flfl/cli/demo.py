@@ -14,11 +14,11 @@ from flfl.cli.say import (
     round_progress,
     seed_option,
 )
+from flfl.cli.tables import BUNDLED
 from flfl.data.datasets import load_dataset
 from flfl.data.write import check_writable
 from flfl.recovery import recover
 
-DATASET = "germany_pm10"
 TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
 
 
@@ -42,7 +42,7 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     make_folder(out)
     filled, flags = out / "filled.csv", out / "flags.csv"
     check_writable(filled, flags)
-    table, sensors = load_dataset(DATASET)
+    table, sensors = load_dataset(BUNDLED)
     method = "flfl"
     result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
     end_progress()

@@ -59,6 +59,11 @@ from flfl.recovery import recover as recover_table
 )
 @click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
 @click.option(
+    "--transformation",
+    type=click.Choice(["none", "sqrt", "log1p"]),
+    help="Of the readings.  [default: chosen from sums; none with --epsilon]",
+)
+@click.option(
     "--save-model",
     "model_out",
     type=click.Path(path_type=Path),
@@ -79,6 +84,7 @@ def recover(
     effort: str | None,
     projection: str | None,
     rank: int | None,
+    transformation: str | None,
     model_out: Path | None,
     model_in: Path | None,
     seed: int,
@@ -102,7 +108,12 @@ def recover(
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
     table, sensors = read_tables(**files)
-    given = {"effort": effort, "projection": projection, "rank": rank}
+    given = {
+        "effort": effort,
+        "projection": projection,
+        "rank": rank,
+        "transformation": transformation,
+    }
     options |= {name: value for name, value in given.items() if value is not None}
     result = recover_table(
         table,

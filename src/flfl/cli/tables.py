@@ -8,16 +8,29 @@ from typing import Any
 
 import click
 
+from flfl.data.datasets import load_dataset
 from flfl.data.read import read_readings
 from flfl.data.sensors import Sensors, read_sensors, read_sites
 from flfl.data.table import Table
 
+BUNDLED = "germany_pm10"
+"""The data set that is read where none is named."""
+
 
 def table_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """READINGS and everything that says how to read it."""
+    return click.argument("readings", type=click.Path(path_type=Path))(_how_to_read(verb))
+
+
+def optional_table_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where READINGS may be left out, for the bundled data, or be a data set's name."""
+    argument = click.argument("readings", required=False, type=click.Path(path_type=Path))
+    return argument(_how_to_read(verb))
+
+
+def _how_to_read(verb: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
-            click.argument("readings", type=click.Path(path_type=Path)),
             click.option(
                 "--sensors",
                 "sensors_path",
@@ -63,11 +76,25 @@ def table_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def input_files(
-    readings: Path, sensors_path: Path | None, sites: str | None, **how: Any
+    readings: Path | None, sensors_path: Path | None, sites: str | None, **how: Any
 ) -> list[Path]:
     """The user's files that :func:`table_options` names: none of them may be written to."""
     named = (readings, sensors_path, None if sites is None else Path(sites))
     return [path for path in named if path is not None]
+
+
+def find_tables(readings: Path | None, **files: Any) -> tuple[Table, Sensors]:
+    """Read what :func:`optional_table_options` names."""
+    name = BUNDLED if readings is None else str(readings)
+    if readings is not None and (readings.exists() or readings.suffix or len(readings.parts) > 1):
+        return read_tables(readings, **files)
+    table, network = load_dataset(name)
+    sensors_path, sites = files["sensors_path"], files["sites"]
+    if sensors_path is not None:
+        network = read_sensors(sensors_path, table.sensor_ids)
+    if sites is not None:
+        network = network.with_sites(read_sites(sites, table.sensor_ids, sensors_path=sensors_path))
+    return table, network
 
 
 def read_tables(

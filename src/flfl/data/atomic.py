@@ -103,7 +103,9 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def write_files(writers: Mapping[str | Path, Writer], *, private: bool = False) -> None:
+def write_files(
+    writers: Mapping[Path, Writer] | Mapping[str | Path, Writer], *, private: bool = False
+) -> None:
     """Write files that appear under their names only when every one of them is complete.
 
     The bytes of each go to a temporary file beside it and are forced to the disk; then all take

@@ -14,7 +14,7 @@ from flfl.engines import inprocess
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.network import partition
-from flfl.federation.coordinator import Coordinator
+from flfl.federation.coordinator import Coordinator, Witness
 from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, Progress, coordinate
 from flfl.federation.site import Site
 from flfl.model.graph import region_laplacian
@@ -108,6 +108,8 @@ class PaperFLFL(BaseRecoverer):
 
     progress: Progress | None = None
     """Called with (round, rounds, held-out error) at every check."""
+    witness: Witness | None = None
+    """Sees all that the coordinator learns; the audit stands here."""
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
         self._validate_params()
@@ -124,7 +126,8 @@ class PaperFLFL(BaseRecoverer):
             for name, home, scaling in zip(names, homes, scalings, strict=True)
         ]
         program = coordinate(plan, Y.shape[1], self.random_state, self.ledger_, self.progress)
-        inprocess.run(Coordinator(program, PROTOCOL, names, sizes), sites, self.ledger_)
+        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=self.witness)
+        inprocess.run(coordinator, sites, self.ledger_)
         self.n_rounds_ = self.ledger_.rounds
         estimates = np.empty_like(Y)
         for site, home, scaling in zip(sites, homes, scalings, strict=True):

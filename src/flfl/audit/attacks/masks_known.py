@@ -22,8 +22,10 @@ from scipy import sparse, stats
 from scipy.linalg import cho_solve_banded, cholesky_banded, lapack
 from scipy.sparse.linalg import LinearOperator, cg
 
-from exposure.readouts import r_squared
-from exposure.view import Round, View, known_part
+from flfl.audit.attack import Attack, Case, Finding
+from flfl.audit.attack import r_squared as one_r_squared
+from flfl.audit.attacks.readouts import r_squared
+from flfl.audit.view import Round, View, known_part
 from flfl.model.shared import smoothers
 
 Array = NDArray[np.float64]
@@ -36,6 +38,8 @@ SMALLEST = 1e-4
 """So are smaller entries of a smoother's column."""
 JITTER = 1e-7
 """Relative; the price of the two approximations above."""
+BEYOND = 20
+"""Slots by which the equations reach beyond the readings that are scored."""
 FEWEST = 20
 """A sensor with fewer readings in the stretch has no R^2."""
 
@@ -47,11 +51,12 @@ class Stretch:
     Attributes
     ----------
     W : (M n_windows, readings) what each reading adds to each window of its sensor
-    sensor, slot : (readings,); inside : whether it lies in a window of the stretch
+    sensor, slot : (readings,); inside : whether it lies in the stretch and is scored
     z : (n_windows, R, k) sums of the rounds, zero where nothing is released
     sent : (n_windows, R, k)
     B : (M, R, k)
     x : (readings,) news; v : (readings, R) uploads: the truth
+    noise : variance of what was added to each number on purpose (0 without a budget)
     """
 
     W: sparse.csr_array
@@ -63,6 +68,7 @@ class Stretch:
     B: Array
     x: Array
     v: Array
+    noise: float = 0.0
 
     @property
     def n_sensors(self) -> int:
@@ -82,9 +88,13 @@ class Stretch:
 
 
 def stretch(view: View, rounds: list[Round], first: int, slots: int) -> Stretch:
-    """Set up the equations of the windows inside ``[first, first + slots)``."""
+    """Set up the equations of the windows around ``[first, first + slots)``.
+
+    They reach a little further on both sides: a reading at the edge is told by windows beyond it.
+    """
     N, edges = view.J.shape[1], view.windows.edges
-    windows = np.flatnonzero((edges[:-1] >= first) & (edges[1:] <= first + slots))
+    near = (edges[1:] > first - BEYOND) & (edges[:-1] < first + slots + BEYOND)
+    windows = np.flatnonzero(near)
     start, stop = edges[windows[0]], edges[windows[-1] + 1]
     low, high = max(start - 2 * REACH, 0), min(stop + 2 * REACH, N)
     sensor, slot = np.nonzero(view.J[:, low:high])
@@ -98,14 +108,17 @@ def stretch(view: View, rounds: list[Round], first: int, slots: int) -> Stretch:
         W=W,
         sensor=sensor,
         slot=slot,
-        inside=(slot >= start) & (slot < stop),
+        inside=(slot >= first) & (slot < first + slots),
         z=np.stack([known_part(view, one)[windows] for one in rounds], axis=1) * sent,
         sent=sent,
         B=np.stack([one.B for one in rounds], axis=1),
         x=view.news[sensor, slot],
         v=np.stack([upload[sensor, slot] for upload in uploads], axis=1),
     )
-    miss = np.linalg.norm(system.forward(system.v) - system.z) / np.linalg.norm(system.z)
+    added = (system.forward(system.v) - system.z)[sent]
+    if getattr(view.plan, "epsilon", None):
+        return replace(system, noise=float((added**2).mean()))
+    miss = np.linalg.norm(added) / np.linalg.norm(system.z)
     if miss > 0.01:
         raise RuntimeError(f"the sums are not what the sites are believed to upload ({miss:.1%})")
     return system
@@ -173,8 +186,9 @@ def fitted_prior(system: Stretch) -> Prior:
 Solve = Callable[[Array], Array]
 
 
-def factorise(system: Stretch, prior: Prior, d: Array) -> Solve:
-    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``."""
+def factorise(system: Stretch, prior: Prior, d: Array, floor: float = 0.0) -> Solve:
+    """``z -> Cov(z)^-1 z`` for readings with variances ``d Sigma_i``, each number plus noise of
+    variance ``floor``."""
     n, R, k = system.z.shape
     size = R * k
     blocks = _blocks(system, prior, d)
@@ -186,7 +200,7 @@ def factorise(system: Stretch, prior: Prior, d: Array) -> Solve:
     band = band.reshape(-1, n * size)
     _drop_unsent(band, system.sent.ravel())
     band[0] *= 1 + JITTER
-    band[0] += JITTER * band[0].mean()
+    band[0] += JITTER * band[0].mean() + system.noise + floor
     factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False)
 
     def solve(z: Array) -> Array:
@@ -287,7 +301,7 @@ def correlated(system: Stretch, prior: Prior, length: Array, white: Array) -> Ar
     def covariance(flat: Array) -> Array:
         alpha = flat.reshape(shape)
         out = system.forward(apply(_spread(system, prior, ones, alpha)))
-        return (out + np.where(system.sent, JITTER * mean, 1.0) * alpha).ravel()
+        return (out + np.where(system.sent, JITTER * mean + system.noise, 1.0) * alpha).ravel()
 
     A = LinearOperator((size, size), matvec=covariance)
     P = LinearOperator((size, size), matvec=lambda f: precondition(f.reshape(shape)).ravel())
@@ -349,3 +363,131 @@ def score(system: Stretch, view: View, prior: Prior, v: Array) -> Array:
         out[i, 1] = 1 - miss / max(((alone - alone.mean()) ** 2).sum(), 1e-12)
         out[i, 2] = r_squared(clipped[i, slots], v[own, -1])
     return out
+
+
+def guessed_news(system: Stretch, prior: Prior, v: Array) -> Array:
+    """The guess of the news of each reading (readings,) from guessed uploads."""
+    return np.asarray((prior.c[system.sensor] * v).sum(axis=1))
+
+
+def by_sensor(system: Stretch, x: Array) -> Array:
+    """R^2 of each sensor's news inside the stretch (M,), NaN for too few readings."""
+    sensor, truth, guess = (a[system.inside] for a in (system.sensor, system.x, x))
+    return np.array(
+        [one_r_squared(truth[sensor == i], guess[sensor == i]) for i in range(system.n_sensors)]
+    )
+
+
+def on_table(system: Stretch, view: View, x: Array) -> Array:
+    """Guesses of the readings inside the stretch as a table (M, N), NaN elsewhere."""
+    out = np.full(view.J.shape, np.nan)
+    inside = system.inside
+    out[system.sensor[inside], system.slot[inside]] = x[inside]
+    return out
+
+
+def largest(system: Stretch, x: Array, share: float = 0.01) -> float:
+    """Share of the squares of the largest news that a guess removes, each sensor in its own unit.
+
+    Spikes are what an adversary wants to see, and what a sum shows best.
+    """
+    truth, guess, sensor = system.x[system.inside], x[system.inside], system.sensor[system.inside]
+    power = np.bincount(sensor, truth**2, system.n_sensors)
+    spread = np.sqrt(power / np.maximum(np.bincount(sensor, minlength=system.n_sensors), 1))
+    unit = np.maximum(spread, 1e-12)[sensor]
+    top = np.abs(truth / unit) >= np.quantile(np.abs(truth / unit), 1 - share)
+    left = (((truth - guess) / unit)[top] ** 2).sum()
+    return float(1 - left / max(((truth / unit)[top] ** 2).sum(), 1e-12))
+
+
+def middle(view: View, slots: int) -> int:
+    """Where the stretch starts: after a third of what remains."""
+    return max((view.J.shape[1] - slots) // 3, 0)
+
+
+def everywhere(view: View, slots: int = 1000) -> Array:
+    """The Gaussian guess of every reading from the last round, stretch by stretch (M, N)."""
+    out = np.full(view.J.shape, np.nan)
+    first, N = 0, view.J.shape[1]
+    while first < N:
+        # A last piece shorter than half a stretch joins the one before it.
+        span = slots if N - first >= 1.5 * slots else N - first
+        system = stretch(view, [view.rounds[-1]], first, span)
+        prior = fitted_prior(system)
+        found = on_table(system, view, guessed_news(system, prior, gaussian(system, prior)))
+        out = np.where(np.isfinite(found), found, out)
+        first += span
+    return np.where(view.J > 0, np.nan_to_num(out), np.nan)
+
+
+def round_sets(view: View) -> list[list[Round]]:
+    """The last round; with the first, where together they say more than one alone."""
+    first, last = view.rounds[0], view.rounds[-1]
+    one, other = known_part(view, first), known_part(view, last)
+    same = np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(other)
+    return [[last]] if same and np.allclose(first.B, last.B) else [[last], [first, last]]
+
+
+def _run(case: Case, attack: Attack) -> list[Finding]:
+    view, rng = case.view, case.rng(attack.name)
+    length, white = fitted_memory(view)
+    solvers: dict[str, Callable[[Stretch, Prior], Array]] = {
+        "Gaussian": gaussian,
+        "Student-t": lambda system, prior: student(system, prior, rng),
+        "memory": lambda system, prior: correlated(system, prior, length, white),
+    }
+    slots = case.effort.slots
+    tried: dict[str, list[_Try]] = {name: [] for name in solvers}
+    for rounds in round_sets(view):
+        system = stretch(view, rounds, middle(view, slots), slots)
+        prior = fitted_prior(system)
+        for name, solver in solvers.items():
+            v = solver(system, prior)
+            x = guessed_news(system, prior, v)
+            scores = score(system, view, prior, v)
+            tried[name].append(_Try(scores, on_table(system, view, x), largest(system, x)))
+    return [_finding(view, attack, name, found) for name, found in tried.items()]
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Scores (M, 3) of one guess, the guess (M, N), and what it shows of the largest news."""
+
+    scores: Array
+    guess: Array
+    spikes: float
+
+
+def _finding(view: View, attack: Attack, name: str, found: list[_Try]) -> Finding:
+    """The best of one or several sets of rounds."""
+    scores = np.stack([one.scores for one in found]).max(axis=0)
+    best = max(found, key=lambda one: float(np.nanmedian(one.scores[:, 0])))
+    alone, bulk = (float(np.nanmax(scores[:, column])) for column in (1, 2))
+    return attack.read(
+        view,
+        best.guess,
+        np.isfinite(best.guess),
+        name,
+        scores=scores[:, 0],
+        sentence=SENTENCE + f" Of the largest 1 % of news: {max(best.spikes, 0):.0%}.",
+        # Against what the *other* sensors leave open; against news without its spikes.
+        figures={
+            "largest_news_read": best.spikes,
+            "alone_max": alone,
+            "bulk_max": bulk,
+            "news_read_min": float(np.nanmin(scores[:, 0])),
+        },
+    )
+
+
+SENTENCE = (
+    "Knowing everything but the readings, it reads {max:.0%} of the worst sensor's news,"
+    " {median:.0%} of the median one's."
+)
+ATTACK = Attack(
+    "masks-known",
+    "the coordinator",
+    "who observed when, every projection, weight, latent vector and noise level, and how news is"
+    " distributed (fitted on the truth): everything but the readings",
+    _run,
+)

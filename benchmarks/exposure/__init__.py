@@ -1,1 +1,0 @@
-"""Parts of ``benchmarks/exposure.py``: what was seen, and two families of read-outs."""

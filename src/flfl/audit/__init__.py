@@ -1,0 +1,9 @@
+"""Attacks on what the parties send, and what they find."""
+
+from flfl.audit.attack import Attack, Case, Finding
+from flfl.audit.auditing import audit
+from flfl.audit.report import Report
+from flfl.audit.saving import save_view
+from flfl.audit.view import View, listen
+
+__all__ = ["Attack", "Case", "Finding", "Report", "View", "audit", "listen", "save_view"]

@@ -1,0 +1,1 @@
+"""One attack a file: its adversary, its assumptions, what is scored."""
