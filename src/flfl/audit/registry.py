@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from flfl.audit import adapters
 from flfl.audit.attack import Attack
-from flfl.audit.attacks import coalition, differencing, known_sample, masks_known, readouts
+from flfl.audit.attacks import (
+    coalition,
+    differencing,
+    known_sample,
+    masks_known,
+    noisy_release,
+    readouts,
+)
 
 ATTACKS: tuple[Attack, ...] = (
     readouts.ATTACK,
@@ -15,6 +22,7 @@ ATTACKS: tuple[Attack, ...] = (
     adapters.LATENT_VECTORS,
     coalition.ATTACK,
     differencing.ATTACK,
+    noisy_release.ATTACK,
     adapters.WHO_OBSERVED,
     adapters.MEMBERSHIP,
     adapters.ATOMS,
