@@ -3,9 +3,8 @@
 Colluding sites know their own contributions and subtract them; what is left is a sum over the
 honest sensors, which the masks-known solver reads. Beside what it reads on the real news stands
 what was to be expected: the same solver on a synthetic network with the same gaps, projections,
-weights, noise levels and dynamics, whose model has absorbed its part of the news as the real one
-has. "Beforehand" is the same without the absorption: gaps, b, u and r only, all of it known
-before anything leaves, and an upper bound while few collude.
+weights, noise levels, correlations and dynamics, whose model has absorbed its part of the news as
+the real one has. "Beforehand" is the same without the absorption.
 """
 
 from __future__ import annotations
@@ -54,11 +53,12 @@ def solve(system: Stretch, honest: Mask) -> tuple[Array, Array]:
 def synthetic_news(view: View, rng: np.random.Generator) -> tuple[Array, Array]:
     """News (M, N) of a synthetic network: as it is, and as the shared model leaves it.
 
-    ``y = P q + e`` with ``q_t = A q_t-1 + w_t`` and independent ``e_i ~ N(0, r_i)``; then as many
-    rounds of the coordinator's update as the run had, and ``y - P m``.
+    ``y = P q + e`` with ``q_t = A q_t-1 + w_t`` and ``e_i ~ N(0, r_i)``, correlated between sensors
+    and in time as the real news are (a low rank leaves patterns that neighbours share); then as
+    many rounds of the coordinator's update as the run had, and ``y - P m``.
     """
-    (M, N), k = view.J.shape, view.m.shape[1]
-    e = rng.standard_normal((M, N)) * np.sqrt(view.guard_r)[:, None]
+    N, k = view.J.shape[1], view.m.shape[1]
+    e = _together(view) @ _slow(view, rng) * np.sqrt(view.guard_r)[:, None]
     root = np.linalg.cholesky(view.S + 1e-12 * np.eye(k))
     steps = rng.standard_normal((N, k)) @ root.T
     q = np.zeros((N, k))
@@ -74,6 +74,30 @@ def synthetic_news(view: View, rng: np.random.Generator) -> tuple[Array, Array]:
         vector += (information @ dynamics.seen(m, view.windows)[:, :, None])[:, :, 0]
         m = dynamics.smoothed_mean(view.A, view.S, information, vector, view.windows)
     return e, y - view.P @ m.T
+
+
+def _together(view: View) -> Array:
+    """A root (M, M) of the correlations of the sensors' news, from slots that both observed."""
+    X, J = view.clipped, view.J
+    both = np.maximum(J @ J.T, 1.0)
+    cov = (X @ X.T) / both
+    spread = np.sqrt(np.maximum(np.diag(cov), 1e-12))
+    # Pairs that met rarely are believed little.
+    correlation = cov / np.outer(spread, spread) * both / (both + 30.0)
+    np.fill_diagonal(correlation, 1.0)
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _slow(view: View, rng: np.random.Generator) -> Array:
+    """Independent series (M, N) of unit variance with each sensor's memory: white and AR(1)."""
+    length, white = masks_known.fitted_memory(view)
+    fast, steps = rng.standard_normal((2, *view.J.shape))
+    a = np.exp(-1.0 / length)
+    slow = steps
+    for t in range(1, slow.shape[1]):
+        slow[:, t] = a * slow[:, t - 1] + np.sqrt(1 - a * a) * steps[:, t]
+    return np.sqrt(white)[:, None] * fast + np.sqrt(1 - white)[:, None] * slow
 
 
 @dataclass(frozen=True)

@@ -332,7 +332,7 @@ class Coordination:
             return int(min(n_sensors, self.n_slots))
         for rank in range(int(min(n_sensors, self.n_slots)), 0, -1):
             refits = min(plan.refits * rank * n_sensors / max(readings, 1.0), plan.refit_share)
-            cap = float(guard.cap_with_coalition(plan.max_exposure - refits, plan.collusion))
+            cap = float(guard.cap_with_coalition(plan.max_exposure - refits, plan.coalition))
             if rank <= 0.95 * cap * n_sensors + 1e-9:
                 return rank
         return 0

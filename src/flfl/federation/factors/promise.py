@@ -125,12 +125,12 @@ class Promise:
 
     def exposure(self, leverage: Array, refits: Array) -> Array:
         """Of each sensor against the honest rest: through the sums, and through its refits (M,)."""
-        return guard.against_coalition(leverage, self.plan.collusion) + refits
+        return guard.against_coalition(leverage, self.plan.coalition) + refits
 
     def leverage_cap(self, refits: Array) -> Array:
         """The leverage at which :meth:`exposure` is ``max_exposure`` (M,)."""
         left = np.maximum(self.plan.max_exposure - refits, 1e-6)
-        return guard.cap_with_coalition(left, self.plan.collusion)
+        return guard.cap_with_coalition(left, self.plan.coalition)
 
     def check_exposure(self, exposure: Array) -> None:
         """The last chance to refuse."""

@@ -302,7 +302,7 @@ class FactorSite:
     def _window(self, energy: np.ndarray) -> Reply:
         strength = self.u * self._response
         h = guard.window_leverage(self._turned, strength, energy)
-        cap = guard.cap_with_coalition(self.plan.max_exposure, self.plan.collusion)
+        cap = guard.cap_with_coalition(self.plan.max_exposure, self.plan.coalition)
         self.u = guard.rescale(self.u, h, cap)
         return {"energy": guard.window_energy(self._turned, self.u * self._response)}
 
