@@ -26,10 +26,10 @@ _STILL_LEARNING = 0.01
 _LONGER = 3
 """A run whose last round still lowered the error by a per cent goes on, up to three times as
 long: where whole regions are dark, the sums say little about some directions of q."""
-_MOVING = 0.07
-_MOVING_ROUNDS = 10
+_MOVING = 0.045
+_MOVING_ROUNDS = 8
 """Held-out readings say little about a dark region: nor does a run end before so many rounds
-while one slot in a hundred still moves by 7 % of the size of q."""
+while one slot in a hundred still moves by 4.5 % of the size of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
 _LEAST_KNEE = 1e-3
@@ -51,6 +51,7 @@ class Settings:
     least: int
     rounds: int
     inner: int
+    allowed: float
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Coordination:
             rank=settings.rank,
         )
         counts = replies.total["counts"]
-        cut = windows.cut(counts, settings.rank, self.plan.allowed, settings.least)
+        cut = windows.cut(counts, settings.rank, settings.allowed, settings.least)
         self.windows = cut
         self.ledger.numbers = int(cut.released.sum())
         self.sizes["windows"] = len(cut)
@@ -217,6 +218,7 @@ class Coordination:
             replies.total["speakers"],
             round(n_sensors),
             plan.max_exposure,
+            memory,
         )
         most = self._most_rank(n_sensors)
         rank, least = min(chosen.rank, most), min(chosen.least, most)
@@ -242,6 +244,8 @@ class Coordination:
                 least=least,
                 rounds=plan.rounds or chosen.rounds,
                 inner=chosen.inner,
+                # The coordinator may always release less than the sites allow.
+                allowed=min(chosen.allowed, plan.allowed),
             ),
             n_sensors,
         )
@@ -263,7 +267,7 @@ class Coordination:
         span = {"scale": settings.scale, "length": settings.length, "noise": settings.noise}
         self.sizes["slots"] = n_slots
         counts = (yield self._ask("span", slots=n_slots, **span)).total["counts"]
-        allowed = np.inf if trusted else self.plan.allowed
+        allowed = np.inf if trusted else settings.allowed
         cut = windows.cut(counts, settings.rank, allowed, settings.least)
         self.sizes.update(rank=settings.rank, windows=len(cut))
         if not learning:
