@@ -17,7 +17,7 @@ from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.factors.site import SiteMemory
 from flfl.model.shared.windows import Windows
 
-FORMAT = 1
+FORMAT = 2
 _SITE = ("P", "predictive", "r", "guard_r", "B", "held", "curve", "without")
 _STATE = ("m", "A", "S", "F", "R")
 

@@ -98,3 +98,13 @@ def test_a_window_where_nobody_speaks_says_nothing():
     assert np.isfinite(information).all()
     np.testing.assert_array_equal(information[1], 0)
     np.testing.assert_array_equal(vector[1], 0)
+
+
+def test_sensors_in_one_place_leave_directions_that_nobody_carries():
+    _, B, P, r, _, turn, rows = network()
+    B = np.repeat(B[:1], len(B), axis=0)
+    windows = Windows(np.arange(3), np.array([9, 4]))
+    seen = sight(np.full((len(B), 2), 0.7), B, r, turn, rows, windows)
+    information, vector = seen.pull(B.T @ P, guard.noise_sum(B, r), np.ones((2, 9)))
+    assert np.isfinite(information).all()
+    assert np.isfinite(vector).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flfl.model.shared import selection
+from flfl.model.shared import selection, windows
 
 TRIALS = [(name, period) for period in (0, 24) for name in ("none", "sqrt", "log1p")]
 t = np.arange(600.0)
@@ -71,3 +71,28 @@ def test_a_plan_always_makes_sense(rate, n_sensors, max_exposure):
     assert 1 <= plan.least <= plan.rank <= max(n_sensors - 1, 1)
     assert plan.rounds >= 1
     assert plan.inner >= 1
+
+
+def test_slow_news_leaves_room_for_fewer_numbers():
+    """The share of an AR(1) series' energy in its slowest directions, by its own spectrum."""
+    gap, memory, allowed = 10.0, 16.0, 0.3
+    a = np.exp(-gap / memory) / 1.3
+    rho = selection.remembered_numbers(allowed, memory, gap)
+    n = 2000
+    energy = np.sort(np.linalg.eigvalsh(a ** np.abs(np.subtract.outer(*[np.arange(n)] * 2))))[::-1]
+    np.testing.assert_allclose(energy[: round(rho * n)].sum() / energy.sum(), allowed, atol=0.005)
+    numbers = [selection.remembered_numbers(allowed, m, gap) for m in selection.LENGTHS]
+    assert (np.diff(numbers) <= 0).all()
+    assert max(numbers) <= allowed
+
+
+@pytest.mark.parametrize("readings", [3.0, 20.0])
+@pytest.mark.parametrize("memory", selection.LENGTHS)
+def test_a_plan_never_allows_more_than_the_cap(readings, memory):
+    counts = np.full(400, readings)
+    plan = selection.plan(counts, np.full(400, 30.0), 36, 0.5, memory)
+    assert plan.allowed <= 0.3
+    if readings < 0.3 * 36:
+        assert plan.allowed < 0.2
+    cut = windows.cut(counts, plan.rank, plan.allowed, plan.least)
+    assert windows.numbers_per_reading(counts, cut).max() <= plan.allowed + 1e-9

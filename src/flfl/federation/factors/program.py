@@ -29,10 +29,10 @@ _STILL_LEARNING = 0.01
 _LONGER = 3
 """A run whose last round still lowered the error by a per cent goes on, up to three times as
 long: where whole regions are dark, the sums say little about some directions of q."""
-_MOVING = 0.07
-_MOVING_ROUNDS = 10
+_MOVING = 0.045
+_MOVING_ROUNDS = 8
 """Held-out readings say little about a dark region: nor does a run end before so many rounds
-while one slot in a hundred still moves by 7 % of the size of q."""
+while one slot in a hundred still moves by 4.5 % of the size of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
 _NOISY_RANK = 5
@@ -56,6 +56,7 @@ class Settings:
     least: int
     rounds: int
     inner: int
+    allowed: float
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class Coordination:
             rank=settings.rank,
         )
         counts = replies.total["counts"]
-        cut = windows.cut(counts, settings.rank, self.plan.allowed, settings.least)
+        cut = windows.cut(counts, settings.rank, settings.allowed, settings.least)
         self.windows = cut
         self.ledger.numbers = int(cut.released.sum())
         self.sizes["windows"] = len(cut)
@@ -293,6 +294,7 @@ class Coordination:
             replies.total["speakers"],
             round(n_sensors),
             plan.max_exposure if not plan.guarded else plan.allowed / 0.6,
+            memory,
         )
         most = self._most_rank(n_sensors, float(replies.total["counts"].sum()))
         rank, least = min(chosen.rank, most), min(chosen.least, most)
@@ -318,6 +320,8 @@ class Coordination:
                 least=least,
                 rounds=plan.rounds or chosen.rounds,
                 inner=chosen.inner,
+                # The coordinator may always release less than the sites allow.
+                allowed=min(chosen.allowed, plan.allowed),
             ),
             n_sensors,
         )
@@ -352,7 +356,7 @@ class Coordination:
             most = self._most_rank(n_sensors, float(counts.sum()))
             rank, least = min(settings.rank, most), min(settings.least, most)
             settings = replace(settings, rank=rank, least=least)
-            allowed = np.inf if trusted else self.plan.allowed
+            allowed = np.inf if trusted else settings.allowed
             cut = windows.cut(counts, settings.rank, allowed, settings.least)
             self.sizes.update(rank=settings.rank, windows=len(cut))
             if not learning:

@@ -65,6 +65,8 @@ class Sight:
             seen = observe(F, R, self.windows.released)
             weight = np.minimum(self.w, 1.0)[:, None, None]
             return weight * seen.CF[seen.kind], seen.apply(seen.C, g)
+        # Directions that no sensor carries must not divide by zero.
+        R = R + 1e-9 * np.trace(R) / len(R) * np.eye(len(R))
         back = np.linalg.inv(_whitened(self.turn, R))
         R_tau = back.T @ self.N @ back
         F_tau = R_tau @ np.linalg.solve(R, F)

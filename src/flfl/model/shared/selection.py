@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Memories, in slots, among which the likelihood chooses."""
+_NOISE = 0.3
+"""White noise of the news, relative to its slow part, while the likelihood chooses a memory."""
 _SOLVE = 1.2e8
 """Multiplications that a solve of the coordinator may cost: about a second."""
 
@@ -78,7 +80,7 @@ def memory_likelihood(Y: Array, J: Array) -> Array:
     E = J * (Y - step.others_guess(Y, J, factor))
     spread = 5 * np.sqrt((E**2).sum(1) / np.maximum(J.sum(1), 1))[:, None]
     E = np.clip(E, -spread, spread)
-    return np.array([smoothers.log_likelihood(E, J, length, 0.3)[0].sum() for length in LENGTHS])
+    return np.array([smoothers.log_likelihood(E, J, length, _NOISE)[0].sum() for length in LENGTHS])
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,14 @@ class Plan:
     least : fewest numbers a window releases
     rounds : of the shared fit, at most
     inner : times the coordinator relearns its dynamics in a round
+    allowed : most numbers a reading, in every window
     """
 
     rank: int
     least: int
     rounds: int
     inner: int
+    allowed: float
 
 
 def smoother(memory: float, max_exposure: float) -> tuple[float, float]:
@@ -113,12 +117,37 @@ def smoother(memory: float, max_exposure: float) -> tuple[float, float]:
     return (0.5, 0.03) if max_exposure >= 1 else (1.0, 0.1)
 
 
-def plan(counts: Array, speakers: Array, n_sensors: int, max_exposure: float = 0.5) -> Plan:
+def remembered_numbers(allowed: float, memory: float, gap: float) -> float:
+    """Numbers a reading when a sensor's successive readings, ``gap`` slots apart, are alike.
+
+    News that decays with ``exp(-dt / memory)`` beside some white noise has the correlation
+    ``a = exp(-gap / memory) / (1 + noise)`` from one reading to the next. Numbers that all go
+    to its slowest directions, a share rho of them, hold ``(2/pi) atan((1+a)/(1-a) tan(pi rho/2))``
+    of its energy. The rho returned brings that back to ``allowed``.
+
+    Examples
+    --------
+    >>> [round(remembered_numbers(0.3, memory, 10.0), 3) for memory in (1.0, 8.0, 16.0)]
+    [0.3, 0.2, 0.133]
+    """
+    a = np.exp(-gap / memory) / (1 + _NOISE)
+    return float(2 / np.pi * np.arctan((1 - a) / (1 + a) * np.tan(0.5 * np.pi * allowed)))
+
+
+def plan(
+    counts: Array,
+    speakers: Array,
+    n_sensors: int,
+    max_exposure: float = 0.5,
+    memory: float = LENGTHS[0],
+) -> Plan:
     """Rank, windows and rounds from two sums a slot.
 
     ``counts`` (N,) readings, ``speakers`` (N,) sum of responses. A window should gather about as
     many readings as there are sensors with something to say: D about speakers / readings, and
-    no longer than needed for nine numbers. With a trusted coordinator the rank is bounded by
+    no longer than needed for nine numbers. Where readings are sparse, windows and smoothers keep
+    the slow part of the news alone, and an adversary who knows its ``memory`` (slots) would fill in
+    the rest: fewer numbers are released then. With a trusted coordinator the rank is bounded by
     the cost of a solve, about ``N k^3``.
 
     Examples
@@ -135,9 +164,14 @@ def plan(counts: Array, speakers: Array, n_sensors: int, max_exposure: float = 0
     if max_exposure >= 1:
         most = min(n_sensors - 1, int((_SOLVE / len(counts)) ** (1 / 3)))
         rank = max(int(np.clip(round(1.1 * n + 4), 1, max(most, 1))), 1)
-        return Plan(rank, rank, 10 if sparse else 8, inner)
-    numbers = 0.6 * max_exposure * n
+        return Plan(rank, rank, 10 if sparse else 8, inner, float("inf"))
+    allowed = 0.6 * max_exposure
+    if sparse:
+        gap = n_sensors / n
+        # Readings cannot tell a memory shorter than the gap between them from none.
+        allowed = remembered_numbers(allowed, max(memory, gap), gap)
+    numbers = allowed * n
     D = int(np.clip(round(min(1.3 * reach, 9.0 / max(numbers, 1e-9))), 1, 4))
     rank = int(np.clip(np.ceil(1.2 * numbers * D), 1, max(n_sensors - 1, 1)))
     least = int(np.clip(0.7 * numbers * D, 1, rank))
-    return Plan(rank, least, 8 if sparse else 6, inner)
+    return Plan(rank, least, 8 if sparse else 6, inner, allowed)
