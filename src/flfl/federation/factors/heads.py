@@ -52,6 +52,7 @@ class LocalHeads:
     Y : (m, N) known readings in model units; known, held : (m, N)
     curve, without : the shared curve ``p . m``, and what it would be without the reading itself
     sizes : the site's message sizes, kept up to date here
+    fall : how a reading's pull on the curve falls off in time, see ``candidates``
     """
 
     def __init__(
@@ -68,22 +69,24 @@ class LocalHeads:
         plan: FactorPlan,
         rng: np.random.Generator,
         sizes: MutableMapping[str, int],
+        fall: local.Fall | None = None,
     ) -> None:
         # A spike is no evidence about its neighbours, and no fair test either.
         calm = ~local.spikes(Y, known, curve)
-        self.Y, self.gaps, self.curve = Y, ~known, curve
+        self.Y, self.gaps = Y, ~known
         self.known, self.held = known & calm, held & calm
         self.raw, self.units, self.plan, self.rng, self.sizes = raw, units, plan, rng, sizes
         self.phase = local.phase(positions, plan.candidate_period)
         used = self.known & ~self.held
-        self.fit = local.candidates(Y, used, curve, without)
-        self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics)
+        self.fit = local.candidates(Y, used, curve, without, None, fall)
+        self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics, fall)
         # The boosted head corrects a mixture of leave-one-out estimates; the others join later.
         first = len(local.LEAVE_ONE_OUT if plan.boost else local.NAMES)
         self.X, self.Z = self.fit.values[:first], self.final.values[:first]
         self.at = np.nonzero(self.held)
         self.bins = self.fit.bins[self.at]
-        self.runs = 2 * mixing.run_lengths(*self.at) - 1
+        self.lengths = mixing.run_lengths(*self.at)
+        self.runs = 2 * self.lengths - 1
         self.sizes["bins"], self.sizes["candidates"] = mixing.BINS, len(self.X)
         self._recovered: Recovered | None = None
 
@@ -137,7 +140,6 @@ class LocalHeads:
             bases,
             self.Y,
             (self.known & ~self.held, self.held, self.gaps),
-            self.curve,
             self.phase,
             self.rng,
         )
@@ -199,7 +201,7 @@ class LocalHeads:
         for train, use in self._halves():
             calibration = intervals.calibrate(
                 features[:, train], error[train], self.bins[train], mixing.BINS,
-                level=self.plan.coverage,
+                level=self.plan.coverage, runs=self.lengths[train],
             )  # fmt: skip
             low, high = intervals.interval(
                 np.zeros(int(use.sum())), features[:, use], self.bins[use], calibration
@@ -212,7 +214,7 @@ class LocalHeads:
         error = self.Y[self.at] - self._honest
         features = self._at_held(local.scale_features(self.fit, self.X))
         calibration = intervals.calibrate(
-            features, error, self.bins, mixing.BINS, level=self.plan.coverage
+            features, error, self.bins, mixing.BINS, level=self.plan.coverage, runs=self.lengths
         )
         lower, upper = intervals.interval(
             self._estimate, local.scale_features(self.final, self.Z), self.final.bins, calibration
