@@ -9,7 +9,7 @@ from flfl import FLFL
 from flfl.data.sensors import Sensors
 from flfl.data.synth import synthesize
 from flfl.engines import inprocess
-from flfl.errors import InputError
+from flfl.errors import FLFLError, InputError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, RefusedError, coordinate
 from flfl.federation.factors.site import Sensing
@@ -158,6 +158,29 @@ def test_a_site_refuses_what_passes_its_cap_or_makes_no_sense(network, kind, cha
     coordinator, sites, _, _ = parties(table, sensors)
     with pytest.raises(RefusedError, match=words):
         asked_until(coordinator, sites, kind, change)
+
+
+def test_products_of_held_out_errors_are_few_and_a_site_gives_no_more(network):
+    table, sensors = network
+    coordinator, sites, ledger, _ = parties(table, sensors)
+    numbers = []
+
+    def tap(direction, _site, data):
+        if direction == "up":
+            answer = decode_answer(data, PROTOCOL, {})
+            if "errors" in answer.body and answer.kind != "trial":
+                numbers.append(np.count_nonzero(np.triu(answer.body["errors"])))
+
+    inprocess.run(coordinator, sites, ledger, tap)
+    heads = [site.program.heads for site in sites]
+    held = sum(len(h.near) for h in heads)
+    assert 0 < sum(numbers) / len(sites) <= 0.3 * held
+    even = np.full((heads[0].sizes["bins"], heads[0].sizes["candidates"]), 1 / 8)
+    with pytest.raises(FLFLError, match="times"):
+        heads[0].answer("mix", {"weights": even, "knee": np.array(0.1)})
+    for groups in ([0] * 8, [1] * 9, [0, 2, *[2] * 7]):
+        with pytest.raises(FLFLError, match="groups"):
+            heads[0].answer("heads", {"groups": np.array(groups), "detail": np.array(2)})
 
 
 def test_hidden_readings_do_not_reach_the_method(network):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.data.scaling import Scaling
+from flfl.errors import FLFLError
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.site import Reply
 from flfl.model.heads import candidates as local
@@ -24,6 +25,9 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
+_SUMS = {True: 3, False: 2}
+"""Sums of products of errors that a site gives in a run, with the boosted head and without, at
+most: each tells more about the errors."""
 HEADS = ("heads", "mix", "boost", "settle", "publish")
 """The questions that are answered here."""
 
@@ -84,10 +88,11 @@ class LocalHeads:
         first = len(local.LEAVE_ONE_OUT if plan.boost else local.NAMES)
         self.X, self.Z = self.fit.values[:first], self.final.values[:first]
         self.at = np.nonzero(self.held)
-        self.bins = self.fit.bins[self.at]
+        self.near = self.fit.bins[self.at]
         self.lengths = mixing.run_lengths(*self.at)
         self.runs = 2 * self.lengths - 1
-        self.sizes["bins"], self.sizes["candidates"] = mixing.BINS, len(self.X)
+        self.sizes["candidates"] = len(self.X)
+        self._detail = self._asked = 0
         self._recovered: Recovered | None = None
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
@@ -109,16 +114,31 @@ class LocalHeads:
         return values[:, self.at[0], self.at[1]]
 
     def _sums(self, weight: Array, mixed: Array) -> Reply:
-        G = mixing.error_sums(self.errors, weight, self.bins, mixing.BINS)
+        size = self.sizes["bins"]
+        G = mixing.error_sums(self.errors, weight, self.bins, size)
+        self._asked += self._detail > 0
+        if self._asked > _SUMS[self.plan.boost]:
+            raise FLFLError(f"asked for sums of products of held-out errors {self._asked} times")
+        if self._detail < 2:
+            G *= self._detail * np.eye(G.shape[-1])
         return {
             "errors": G,
             "weight": float(weight.sum()),
             "absolute": float(np.abs(mixed).sum()),
-            "entries": np.bincount(self.bins, minlength=mixing.BINS).astype(float),
-            "runs": np.bincount(self.bins, self.runs, mixing.BINS),
+            "entries": np.bincount(self.bins, minlength=size).astype(float),
+            "runs": np.bincount(self.bins, self.runs, size),
         }
 
-    def _heads(self) -> Reply:
+    def _heads(self, groups: np.ndarray, detail: np.ndarray) -> Reply:
+        """Sums for each group of distance bins; with ``detail`` 0 only how many are held out."""
+        steps = np.diff(groups)
+        if len(groups) != mixing.BINS or groups[0] != 0 or not ((steps == 0) | (steps == 1)).all():
+            raise FLFLError("the groups of distance bins make no sense")
+        self.groups, self._detail = groups, int(detail)
+        self.bins, self.sizes["bins"] = groups[self.near], int(groups[-1]) + 1
+        return self._all()
+
+    def _all(self) -> Reply:
         return self._sums(np.ones(len(self.bins)), self.errors.mean(axis=0))
 
     def _mixed(self, weights: Array) -> Array:
@@ -131,8 +151,8 @@ class LocalHeads:
     def _boost(self, weights: np.ndarray) -> Reply:
         """Add the boosted head, which corrects the mixture so far, to the candidates."""
         bases = (
-            mixing.combine(self.X, weights, self.fit.bins),
-            mixing.combine(self.Z, weights, self.final.bins),
+            mixing.combine(self.X, weights, self.groups[self.fit.bins]),
+            mixing.combine(self.Z, weights, self.groups[self.final.bins]),
         )
         held, gaps = local.boosted(
             self.fit,
@@ -146,7 +166,7 @@ class LocalHeads:
         self.X = np.concatenate([self.fit.values, held[None]])
         self.Z = np.concatenate([self.final.values, gaps[None]])
         self.sizes["candidates"] = len(self.X)
-        return self._heads()
+        return self._all()
 
     def _settle(
         self,
@@ -175,7 +195,8 @@ class LocalHeads:
 
         everything = np.ones(len(sensor), dtype=bool)
         rows = np.arange(len(self.Y))[:, None]
-        self._estimate = mixing.combine(self.Z, deviate(everything), rows, self.final.bins)
+        bins = self.groups[self.final.bins]
+        self._estimate = mixing.combine(self.Z, deviate(everything), rows, bins)
         # Honest errors for the intervals: each half of time judged by weights from the other.
         self._honest = np.empty(len(sensor))
         for train, use in self._halves():
@@ -200,11 +221,11 @@ class LocalHeads:
         inside = np.empty(len(error))
         for train, use in self._halves():
             calibration = intervals.calibrate(
-                features[:, train], error[train], self.bins[train], mixing.BINS,
+                features[:, train], error[train], self.near[train], mixing.BINS,
                 level=self.plan.coverage, runs=self.lengths[train],
             )  # fmt: skip
             low, high = intervals.interval(
-                np.zeros(int(use.sum())), features[:, use], self.bins[use], calibration
+                np.zeros(int(use.sum())), features[:, use], self.near[use], calibration
             )
             inside[use] = (low <= error[use]) & (error[use] <= high)
         return inside
@@ -214,7 +235,7 @@ class LocalHeads:
         error = self.Y[self.at] - self._honest
         features = self._at_held(local.scale_features(self.fit, self.X))
         calibration = intervals.calibrate(
-            features, error, self.bins, mixing.BINS, level=self.plan.coverage, runs=self.lengths
+            features, error, self.near, mixing.BINS, level=self.plan.coverage, runs=self.lengths
         )
         lower, upper = intervals.interval(
             self._estimate, local.scale_features(self.final, self.Z), self.final.bins, calibration

@@ -395,15 +395,21 @@ class Coordination:
 
     def _choose(self) -> Steps:
         """Weights of the candidates, from sums of products of their held-out errors."""
-        self.sizes["bins"] = mixing.BINS
-        self.sizes["candidates"] = len(LEAVE_ONE_OUT if self.plan.boost else NAMES)
-        replies = yield self._ask("heads")
-        if self.plan.boost:
-            mix = yield from self._reweight(replies, 2)
-            ask = self._ask("boost", weights=mix.weights)
-            self.sizes["candidates"] = len(NAMES) + 1
+        boost = self.plan.boost
+        first, last = (len(LEAVE_ONE_OUT), len(NAMES) + 1) if boost else (len(NAMES), len(NAMES))
+        # Sums of products over a run: one before the boosted head and two after it; two without.
+        numbers = first * (first + 1) // 2 + (1 + boost) * last * (last + 1) // 2
+        every = np.arange(mixing.BINS)
+        self.sizes.update(bins=mixing.BINS, candidates=first)
+        entries = (yield self._ask("heads", groups=every, detail=0)).total["entries"]
+        groups, detail = mixing.group_bins(entries, numbers)
+        self.sizes["bins"] = int(groups[-1]) + 1
+        replies = yield self._ask("heads", groups=groups, detail=detail)
+        if boost:
+            ask = self._ask("boost", weights=_Mix.of(replies, knee=1.0).weights)
+            self.sizes["candidates"] = last
             replies = yield ask
-        mix = yield from self._reweight(replies, 3)
+        mix = yield from self._reweight(replies, 1)
         replies = yield self._ask(
             "settle",
             weights=mix.weights,
@@ -470,9 +476,10 @@ class _Mix:
         entries = max(float(total["entries"].sum()), 1.0)
         mean_weight = max(float(total["weight"]) / entries, 1e-12)
         G = total["errors"] / mean_weight
-        scale = float(np.trace(G.sum(axis=0))) / G.shape[-1] / entries
+        absolute = float(total["absolute"]) / entries
+        # Where no products were given the mean error has to do.
+        scale = float(np.trace(G.sum(axis=0))) / G.shape[-1] / entries or absolute**2
         # Entries of one hidden run err alike: so many of them count for one.
         spread = np.maximum(total["runs"] / np.maximum(total["entries"], 1.0), 1.0)
         weights = mixing.network_weights(G, scale, spread)
-        absolute = float(total["absolute"]) / entries
         return cls(weights, knee, scale, mean_weight, absolute, spread)

@@ -42,6 +42,8 @@ def dark_together(J: Mask) -> tuple[Index, float]:
     >>> lengths.tolist(), round(share, 2)
     ([40], 0.89)
     """
+    if len(J) < 2:  # a lone sensor has nobody to fall dark with
+        return np.zeros(0, np.intp), 0.0
     dark = (~J).mean(0) >= TOGETHER
     edge = np.diff(np.pad(dark, 1).astype(np.int8))
     starts, ends = np.nonzero(edge == 1)[0], np.nonzero(edge == -1)[0]
