@@ -5,7 +5,7 @@ import numpy as np
 from flfl.engines import inprocess
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
-from flfl.federation.factors.site import Sensing
+from flfl.federation.factors.keeping import Sensing
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import Question, decode_question, encode
 from flfl.federation.site import Site

@@ -9,10 +9,10 @@ from flfl import FLFL
 from flfl.data.sensors import Sensors
 from flfl.data.synth import synthesize
 from flfl.engines import inprocess
-from flfl.errors import InputError
+from flfl.errors import FLFLError, InputError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, RefusedError, coordinate
-from flfl.federation.factors.site import Sensing
+from flfl.federation.factors.keeping import Sensing
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import decode_answer, decode_question
 from flfl.federation.site import Site
@@ -148,6 +148,29 @@ def test_the_readings_are_in_one_upload_only(network):
         inprocess.run(coordinator, sites, ledger)
         results.append(np.vstack([s.program.recover() for s in sites]))
     np.testing.assert_array_equal(*results)
+
+
+def test_products_of_held_out_errors_are_few_and_a_site_gives_no_more(network):
+    table, sensors = network
+    coordinator, sites, ledger, _ = parties(table, sensors)
+    numbers = []
+
+    def tap(direction, _site, data):
+        if direction == "up":
+            answer = decode_answer(data, PROTOCOL, {})
+            if "errors" in answer.body and answer.kind != "trial":
+                numbers.append(np.count_nonzero(np.triu(answer.body["errors"])))
+
+    inprocess.run(coordinator, sites, ledger, tap)
+    heads = [site.program.heads for site in sites]
+    held = sum(len(h.near) for h in heads)
+    assert 0 < sum(numbers) / len(sites) <= 0.3 * held
+    even = np.full((heads[0].sizes["bins"], heads[0].sizes["candidates"]), 1 / 8)
+    with pytest.raises(FLFLError, match="times"):
+        heads[0].answer("mix", {"weights": even, "knee": np.array(0.1)})
+    for groups in ([0] * 8, [1] * 9, [0, 2, *[2] * 7]):
+        with pytest.raises(FLFLError, match="groups"):
+            heads[0].answer("heads", {"groups": np.array(groups), "detail": np.array(2)})
 
 
 def test_hidden_readings_do_not_reach_the_method(network):

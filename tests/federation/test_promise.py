@@ -6,8 +6,9 @@ import pytest
 from flfl import FLFL
 from flfl.data.synth import synthesize
 from flfl.federation.factors import FactorPlan, RefusedError
+from flfl.federation.factors.keeping import Sensing
 from flfl.federation.factors.promise import Promise
-from flfl.federation.factors.site import FactorSite, Sensing
+from flfl.federation.factors.site import FactorSite
 from flfl.model.graph import map_box, to_plane
 from flfl.model.shared import guard, sensor_step
 from flfl.model.shared.dynamics import Covariances
@@ -148,6 +149,6 @@ def test_questions_have_their_time_and_an_end():
         promise.check_question("round")
     with pytest.raises(RefusedError, match="more than 60 times"):
         promise.check_question("round")
-    promise.check_question("heads")
+    promise.check_question("settle")
     with pytest.raises(RefusedError, match="more than 1 times"):
-        promise.check_question("heads")
+        promise.check_question("settle")

@@ -22,8 +22,8 @@ from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
 from flfl.federation.coordinator import Coordinator, Program, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
+from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
 from flfl.federation.factors.program import Progress
-from flfl.federation.factors.site import Custody, Sensing, SiteMemory
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.account import account_path, load_account, own_secret, save_account

@@ -12,9 +12,9 @@ import numpy as np
 
 from flfl.data.atomic import write_files
 from flfl.errors import InputError
+from flfl.federation.factors.keeping import SiteMemory
 from flfl.federation.factors.program import Published, Settings, State
 from flfl.federation.factors.protocol import FactorPlan
-from flfl.federation.factors.site import SiteMemory
 from flfl.model.shared.windows import Windows
 
 FORMAT = 2

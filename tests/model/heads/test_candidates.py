@@ -73,6 +73,54 @@ def test_a_quiet_sensor_has_no_spikes():
     assert not local.spikes(np.zeros((1, 50)), np.ones((1, 50), bool), np.zeros((1, 50))).any()
 
 
+def outstanding(glitches):
+    """A calm series with three peaks that have feet, and some glitches that have none."""
+    rng = np.random.default_rng(3)
+    Y = 0.1 * rng.standard_normal((1, 600))
+    peaks = [50, 150, 250]
+    for t in peaks:
+        Y[0, t - 1 : t + 2] += (2.0, 5.0, 1.0)
+    Y[0, glitches] += 5.0
+    found = local.spikes(Y, np.ones_like(Y, bool), np.zeros_like(Y))
+    return peaks, set(np.nonzero(found)[1].tolist())
+
+
+def test_a_peak_with_feet_is_no_spike():
+    _, found = outstanding([300, 400, 500])
+    assert found == {300, 400, 500}
+
+
+def test_where_nearly_all_are_glitches_no_reading_is_vouched_for():
+    glitches = list(range(300, 590, 10))
+    peaks, found = outstanding(glitches)
+    assert found >= {*peaks, *glitches}
+
+
+def pulled(Y, J):
+    """A curve that every reading pulls on, around its slot, and all that follows from it."""
+    kernel = np.array([0.05, 0.1, 0.2, 0.15, 0.02])
+    curve = np.stack([np.convolve(row, kernel, mode="same") for row in np.where(J, Y, 0.0)])
+    without = curve - np.where(J, kernel[2] * Y, 0.0)
+    fall = np.broadcast_to((kernel / kernel[2]).astype(np.float32), (*Y.shape, 5))
+    return curve, without, fall
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["fall known", "fall unknown"])
+def test_what_a_reading_does_to_the_curve_beside_it_is_taken_back(told):
+    rng = np.random.default_rng(1)
+    Y, J = rng.standard_normal((2, 80)), rng.random((2, 80)) < 0.7
+    J[0, 39:42] = True
+    seen = []
+    for value in (0.0, 1.0):
+        Y[0, 40] = value
+        curve, without, fall = pulled(Y, J)
+        made = local.candidates(Y, J, curve, without, None, fall if told else None)
+        here = [made.values[local.NAMES.index("shared+pchip"), 0, 40]]
+        seen.append(np.array([*here, *made.near_residual.value[:, 0, 40], *made.slopes[:, 0, 40]]))
+    # Without knowing how the pull falls off, trees would read the reading from its neighbours.
+    assert (np.abs(seen[1] - seen[0]).max() < 1e-6) == told
+
+
 def boost(site, rng, Y=None):
     truth, J, curve, _ = site
     Y = truth if Y is None else Y
@@ -82,7 +130,7 @@ def boost(site, rng, Y=None):
     bases = (fit.values[0] + 1.0, final.values[0] + 1.0)  # a bias to be learned
     masks = (J & ~held, held, ~J)
     phase = np.arange(300) % 24
-    return bases, masks, local.boosted(fit, final, bases, Y, masks, curve, phase, rng)
+    return bases, masks, local.boosted(fit, final, bases, Y, masks, phase, rng)
 
 
 def test_boosting_corrects_its_base_and_nothing_else(site):
@@ -125,7 +173,7 @@ def test_features_are_relative_to_the_base():
         evidence = trees.Evidence(
             np.full(shape, shift), np.ones((1, *shape)) + shift,
             Neighbours(near.value + shift, near.distance), np.ones((1, *shape)),
-            np.zeros(shape), np.zeros(10, int), np.zeros((4, *shape)),
+            np.zeros((2, *shape)), np.zeros(10, int), np.zeros((4, *shape)),
         )  # fmt: skip
         return trees.features(evidence, np.array([0, 1]), np.array([0, 9]))
 

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from flfl.model.heads.holdout import EDGES, LONGEST, distance_bin, draw_holdout, gap_lengths
+from flfl.model.heads.holdout import (
+    EDGES,
+    LONGEST,
+    dark_together,
+    distance_bin,
+    draw_holdout,
+    gap_lengths,
+)
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=30))
 
@@ -53,3 +60,22 @@ def test_a_complete_table_can_be_held_out_too():
 def test_bins_are_closed_on_the_right():
     assert distance_bin(np.array(EDGES)).tolist() == list(range(len(EDGES)))
     assert distance_bin(np.array(EDGES) + 0.5).tolist() == list(range(1, len(EDGES) + 1))
+
+
+def test_sites_that_fall_dark_together_are_held_out_together():
+    rng = np.random.default_rng(0)
+    slots = np.repeat(rng.random(40) < 0.8, 100)
+    together = np.broadcast_to(slots, (6, 4000)).copy()
+    apart = np.repeat(rng.random((6, 40)) < 0.8, 100, axis=1)
+    shares = []
+    for J in (together, apart):
+        hidden = draw_holdout(J, 0.1, np.random.default_rng(1))
+        alone = hidden & (hidden.sum(axis=0) <= 2)
+        shares.append((hidden.sum() - alone.sum()) / hidden.sum())
+    assert shares[0] > 0.4
+    assert shares[1] < 0.1
+
+
+def test_chance_does_not_make_a_site_dark():
+    J = np.random.default_rng(0).random((4, 5000)) < 0.1
+    assert dark_together(J)[1] < 0.01

@@ -78,3 +78,26 @@ def test_scale_coefficients_are_not_negative():
     rng = np.random.default_rng(1)
     F = rng.uniform(0, 1, (4, 300))
     assert (intervals.fit_scale(F, rng.standard_normal(300)) >= 0).all()
+
+
+def test_errors_that_come_in_runs_are_worth_less():
+    """Coverage over many draws of 12 runs of 16 equal errors: too low if they count as 192."""
+    rng = np.random.default_rng(0)
+    inside = {None: [], 16.0: []}
+    for _ in range(100):
+        e = np.repeat(rng.standard_normal(12), 16)
+        for length, seen in inside.items():
+            runs = None if length is None else np.full(192, length)
+            c = intervals.calibrate(np.ones((1, 192)), e, np.zeros(192, int), 1, runs=runs)
+            new = rng.standard_normal(2000) / c.coefficients[0]
+            seen.append(np.mean((c.lower[0] <= new) & (new <= c.upper[0])))
+    told, untold = np.mean(inside[16.0]), np.mean(inside[None])
+    assert untold < told
+    assert abs(told - 0.9) < abs(untold - 0.9)
+
+
+def test_runs_of_one_change_nothing():
+    e = np.random.default_rng(0).standard_normal(500)
+    given = [np.ones((1, 500)), e, np.zeros(500, int), 1]
+    one, two = intervals.calibrate(*given), intervals.calibrate(*given, runs=np.ones(500))
+    assert (one.lower, one.upper) == (two.lower, two.upper)

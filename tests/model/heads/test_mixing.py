@@ -141,3 +141,19 @@ def test_width_is_chosen_by_absolute_error_without_hurting_squares():
     assert mixing.choose_width(mixing.snap_sums(near, 1.0, truth)) >= 0.4
     far = truth + 3 * rng.standard_normal(4000)
     assert mixing.choose_width(mixing.snap_sums(far, 0.0, truth)) == 0
+
+
+@given(st.lists(st.integers(0, 5000), min_size=9, max_size=9), st.integers(50, 130))
+def test_sums_hold_no_more_numbers_than_their_share_of_the_entries(entries, numbers):
+    groups, detail = mixing.group_bins(np.array(entries, float), numbers)
+    steps = np.diff(groups)
+    assert groups[0] == 0
+    assert ((steps == 0) | (steps == 1)).all()
+    asked = (groups[-1] + 1) * {2: numbers, 1: numbers / 4, 0: 0}[detail]
+    assert asked <= 0.3 * sum(entries)
+
+
+def test_many_entries_keep_all_bins_apart():
+    groups, detail = mixing.group_bins(np.full(9, 1000.0), 118)
+    assert groups.tolist() == list(range(9))
+    assert detail == 2

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.data.scaling import Scaling
-from flfl.federation.coordinator import Replies
-from flfl.federation.factors.program import Coordination
+from flfl.errors import FLFLError
+from flfl.federation.coordinator import Ask, Replies
+from flfl.federation.factors.choosing import choose
 from flfl.federation.factors.protocol import FactorPlan
-from flfl.federation.ledger import Ledger
 from flfl.federation.site import Reply
 from flfl.model.heads import candidates as local
 from flfl.model.heads import intervals, mixing
@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
+_SUMS = {True: 3, False: 2}
+"""Sums of products of errors that a site gives in a run, with the boosted head and without, at
+most: each tells more about the errors."""
 HEADS = ("heads", "mix", "boost", "settle", "publish", "choose")
 """The questions that are answered here."""
 
@@ -55,6 +58,7 @@ class LocalHeads:
     Y : (m, N) known readings in model units; known, held : (m, N)
     curve, without : the shared curve ``p . m``, and what it would be without the reading itself
     sizes : the site's message sizes, kept up to date here
+    fall : how a reading's pull on the curve falls off in time, see ``candidates``
     """
 
     def __init__(
@@ -71,23 +75,26 @@ class LocalHeads:
         plan: FactorPlan,
         rng: np.random.Generator,
         sizes: MutableMapping[str, int],
+        fall: local.Fall | None = None,
     ) -> None:
         # A spike is no evidence about its neighbours, and no fair test either.
         calm = ~local.spikes(Y, known, curve)
-        self.Y, self.gaps, self.curve = Y, ~known, curve
+        self.Y, self.gaps = Y, ~known
         self.known, self.held = known & calm, held & calm
         self.raw, self.units, self.plan, self.rng, self.sizes = raw, units, plan, rng, sizes
         self.phase = local.phase(positions, plan.candidate_period)
         used = self.known & ~self.held
-        self.fit = local.candidates(Y, used, curve, without)
-        self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics)
+        self.fit = local.candidates(Y, used, curve, without, None, fall)
+        self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics, fall)
         # The boosted head corrects a mixture of leave-one-out estimates; the others join later.
         first = len(local.LEAVE_ONE_OUT if plan.boost else local.NAMES)
         self.X, self.Z = self.fit.values[:first], self.final.values[:first]
         self.at = np.nonzero(self.held)
-        self.bins = self.fit.bins[self.at]
-        self.runs = 2 * mixing.run_lengths(*self.at) - 1
-        self.sizes["bins"], self.sizes["candidates"] = mixing.BINS, len(self.X)
+        self.near = self.fit.bins[self.at]
+        self.lengths = mixing.run_lengths(*self.at)
+        self.runs = 2 * self.lengths - 1
+        self.sizes["candidates"] = len(self.X)
+        self._detail = self._asked = 0
         self._recovered: Recovered | None = None
 
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
@@ -97,7 +104,7 @@ class LocalHeads:
     def _choose(self) -> Reply:
         """The same questions and sums with this site as the whole network: nothing is sent."""
         sizes = dict(self.sizes)
-        steps = Coordination(self.plan, self.Y.shape[1], Ledger(), sizes).choose()
+        steps = choose(self.plan, sizes, lambda kind, **body: Ask(kind, body))
         ask = next(steps)
         while True:
             body = {name: np.asarray(value) for name, value in ask.body.items()}
@@ -123,16 +130,31 @@ class LocalHeads:
         return values[:, self.at[0], self.at[1]]
 
     def _sums(self, weight: Array, mixed: Array) -> Reply:
-        G = mixing.error_sums(self.errors, weight, self.bins, mixing.BINS)
+        size = self.sizes["bins"]
+        G = mixing.error_sums(self.errors, weight, self.bins, size)
+        self._asked += self._detail > 0
+        if self._asked > _SUMS[self.plan.boost]:
+            raise FLFLError(f"asked for sums of products of held-out errors {self._asked} times")
+        if self._detail < 2:
+            G *= self._detail * np.eye(G.shape[-1])
         return {
             "errors": G,
             "weight": float(weight.sum()),
             "absolute": float(np.abs(mixed).sum()),
-            "entries": np.bincount(self.bins, minlength=mixing.BINS).astype(float),
-            "runs": np.bincount(self.bins, self.runs, mixing.BINS),
+            "entries": np.bincount(self.bins, minlength=size).astype(float),
+            "runs": np.bincount(self.bins, self.runs, size),
         }
 
-    def _heads(self) -> Reply:
+    def _heads(self, groups: np.ndarray, detail: np.ndarray) -> Reply:
+        """Sums for each group of distance bins; with ``detail`` 0 only how many are held out."""
+        steps = np.diff(groups)
+        if len(groups) != mixing.BINS or groups[0] != 0 or not ((steps == 0) | (steps == 1)).all():
+            raise FLFLError("the groups of distance bins make no sense")
+        self.groups, self._detail = groups, int(detail)
+        self.bins, self.sizes["bins"] = groups[self.near], int(groups[-1]) + 1
+        return self._all()
+
+    def _all(self) -> Reply:
         return self._sums(np.ones(len(self.bins)), self.errors.mean(axis=0))
 
     def _mixed(self, weights: Array) -> Array:
@@ -145,8 +167,8 @@ class LocalHeads:
     def _boost(self, weights: np.ndarray) -> Reply:
         """Add the boosted head, which corrects the mixture so far, to the candidates."""
         bases = (
-            mixing.combine(self.X, weights, self.fit.bins),
-            mixing.combine(self.Z, weights, self.final.bins),
+            mixing.combine(self.X, weights, self.groups[self.fit.bins]),
+            mixing.combine(self.Z, weights, self.groups[self.final.bins]),
         )
         held, gaps = local.boosted(
             self.fit,
@@ -154,14 +176,13 @@ class LocalHeads:
             bases,
             self.Y,
             (self.known & ~self.held, self.held, self.gaps),
-            self.curve,
             self.phase,
             self.rng,
         )
         self.X = np.concatenate([self.fit.values, held[None]])
         self.Z = np.concatenate([self.final.values, gaps[None]])
         self.sizes["candidates"] = len(self.X)
-        return self._heads()
+        return self._all()
 
     def _settle(
         self,
@@ -190,7 +211,8 @@ class LocalHeads:
 
         everything = np.ones(len(sensor), dtype=bool)
         rows = np.arange(len(self.Y))[:, None]
-        self._estimate = mixing.combine(self.Z, deviate(everything), rows, self.final.bins)
+        bins = self.groups[self.final.bins]
+        self._estimate = mixing.combine(self.Z, deviate(everything), rows, bins)
         # Honest errors for the intervals: each half of time judged by weights from the other.
         self._honest = np.empty(len(sensor))
         for train, use in self._halves():
@@ -215,11 +237,11 @@ class LocalHeads:
         inside = np.empty(len(error))
         for train, use in self._halves():
             calibration = intervals.calibrate(
-                features[:, train], error[train], self.bins[train], mixing.BINS,
-                level=self.plan.coverage,
+                features[:, train], error[train], self.near[train], mixing.BINS,
+                level=self.plan.coverage, runs=self.lengths[train],
             )  # fmt: skip
             low, high = intervals.interval(
-                np.zeros(int(use.sum())), features[:, use], self.bins[use], calibration
+                np.zeros(int(use.sum())), features[:, use], self.near[use], calibration
             )
             inside[use] = (low <= error[use]) & (error[use] <= high)
         return inside
@@ -229,7 +251,7 @@ class LocalHeads:
         error = self.Y[self.at] - self._honest
         features = self._at_held(local.scale_features(self.fit, self.X))
         calibration = intervals.calibrate(
-            features, error, self.bins, mixing.BINS, level=self.plan.coverage
+            features, error, self.near, mixing.BINS, level=self.plan.coverage, runs=self.lengths
         )
         lower, upper = intervals.interval(
             self._estimate, local.scale_features(self.final, self.Z), self.final.bins, calibration

@@ -10,21 +10,15 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.federation.coordinator import Ask, Program, Replies
-from flfl.federation.factors import release
+from flfl.federation.factors.choosing import choose
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.ledger import Ledger
-from flfl.model.heads import mixing
-from flfl.model.heads.candidates import LEAVE_ONE_OUT, NAMES
 from flfl.model.shared import directions, dynamics, guard, projection, selection, windows
-from flfl.model.shared.single import fit_single
-from flfl.privacy.budget import noise_multiplier
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, float], None]
 Steps = Generator[Ask, Replies, None]
 
-_KNEE = 0.2
-"""Errors below this share of the mean absolute error count as squares, above as absolutes."""
 _STILL_LEARNING = 0.01
 _LONGER = 3
 """A run whose last round still lowered the error by a per cent goes on, up to three times as
@@ -35,10 +29,6 @@ _MOVING_ROUNDS = 8
 while one slot in a hundred still moves by 4.5 % of the size of q."""
 _MORE_ROUNDS = 6
 """Rounds at most for new slots, where everything but q is known already."""
-_NOISY_RANK = 5
-"""Most factors of a noisy release: each adds noise to all."""
-_LEAST_KNEE = 1e-3
-"""In model units, where readings have a spread of about one."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +113,6 @@ class Coordination:
 
     def program(self) -> Program:
         """The whole run as a sequence of questions."""
-        if self.plan.epsilon is not None:
-            yield from self._release_once()
-            return
         self.sizes["trials"] = len(self.plan.trials())
         self._phase = "selection"
         settings, n_sensors = yield from self._select()
@@ -138,7 +125,7 @@ class Coordination:
                 yield from self._shared_fit(settings, n, learning=True)
             yield from self._shared_fit(settings, self.n_slots, learning=False)
         self._phase = "heads"
-        yield from self.choose()
+        yield from choose(self.plan, self.sizes, self._ask)
 
     def _ask_alone(self, n_sensors: float) -> Ask:
         self.ledger.notes.append(
@@ -146,71 +133,6 @@ class Coordination:
             " nothing is shared and each site works alone"
         )
         return self._ask("alone")
-
-    def _release_once(self) -> Steps:
-        """One noisy release is all that depends on readings; the rest is the coordinator's."""
-        plan = self.plan
-        self._phase = "selection"
-        total = (yield self._ask("enrol")).total
-        n_sensors, n_sites = float(total["sensors"]), float(total["sites"])
-        self.sizes["slots"] = self.n_slots
-        length, noise = selection.smoother(selection.LENGTHS[0], plan.max_exposure)
-        smoothing = {"length": plan.length or length, "noise": plan.noise or noise}
-        scale = release.public_scale(plan)
-        replies = yield self._ask("span", slots=self.n_slots, scale=scale, **smoothing)
-        counts = replies.total["counts"]
-        rank, least, inner = self._noisy_rank(counts, replies.total["speakers"], n_sensors)
-        self.settings = settings = Settings(
-            trial=0, transform=plan.transform or "none", period=0, scale=scale, gain=plan.gain,
-            rank=rank, least=least, rounds=1, inner=inner, **smoothing,
-        )  # fmt: skip
-        if rank < 1:
-            yield self._ask_alone(n_sensors)
-        else:
-            self._phase = "guard"
-            cut = windows.cut(counts, rank, plan.allowed, least)
-            self.sizes.update(rank=rank, windows=len(cut))
-            self.windows, self.ledger.numbers = cut, int(cut.released.sum())
-            noise_sum, turn, _ = yield from self._project(cut, counts, n_sensors, False)
-            replies = yield self._ask("weigh", turn=turn)
-            w = _sight(replies, cut).w
-            start = _first_state(self.n_slots, rank, float(replies.total["power"]) / n_sensors)
-            self._phase = "fit"
-            sums = (yield self._ask("open", w=w, noise=noise_sum, gain=plan.gain)).total
-            self.ledger.rounds = 1
-            variance = self._noise_variance(cut, settings, n_sites, int(counts.sum()))
-            m, A, S, R = fit_single(
-                sums["g"], sums["F"], sums["R"], w, variance, cut, start.A, start.S
-            )
-            yield self._ask("finish", m=m, A=A, S=S, F=sums["F"], R=R)
-            state = State(m, A, S, sums["F"], R)
-            self.published = Published(settings, state, cut, w)
-        self._phase = "heads"
-        yield self._ask("choose")
-
-    def _noisy_rank(self, counts: Array, speakers: Array, n_sensors: float) -> tuple[int, int, int]:
-        """Rank, fewest numbers a window, relearning steps: every number costs noise for all."""
-        chosen = selection.plan(counts, speakers, round(n_sensors), self.plan.max_exposure)
-        most = min(self._most_rank(n_sensors, np.inf), _NOISY_RANK)
-        rank = min(self.plan.rank or chosen.rank, most)
-        return rank, min(chosen.least, rank), chosen.inner
-
-    def _noise_variance(
-        self, cut: windows.Windows, settings: Settings, n_sites: float, readings: int
-    ) -> float:
-        """Variance of the noise in the release: public, as everything that decides it is."""
-        plan = self.plan
-        assert plan.epsilon is not None
-        assert plan.delta is not None
-        bound = release.sensitivity(
-            plan, settings.scale, (settings.length, settings.noise), cut, settings.rank
-        )
-        sigma = noise_multiplier(plan.epsilon, plan.delta) * bound
-        self.ledger.notes.append(
-            f"one reading's part in the release is hidden with epsilon {plan.epsilon:g}, delta"
-            f" {plan.delta:.1g}; many readings of a sensor together are not"
-        )
-        return sigma**2 * n_sites / plan.noise_sites
 
     def extend(self, earlier: Published) -> Program:
         """A few rounds on new slots only: projection, latent vectors and dynamics are kept."""
@@ -238,14 +160,14 @@ class Coordination:
         if self.plan.guarded:
             yield from self._guard_windows(self._axes(noise, np.eye(settings.rank)))
         replies = yield self._ask("weigh", turn=np.eye(settings.rank))
-        sight = _sight(replies, cut)
+        sight = sight_of(replies, cut)
         start = replace(earlier.state, m=np.zeros((cut.n_slots, settings.rank)))
         self._phase = "fit"
         yield from self._rounds(settings, sight, start, noise, learn=False)
         assert self.published is not None
         self.published = earlier.followed_by(self.published)
         self._phase = "heads"
-        yield from self.choose()
+        yield from choose(self.plan, self.sizes, self._ask)
 
     def fold_in(self, earlier: Published) -> Program:
         """New sensors on a finished model: no round, and nothing of their readings leaves but
@@ -263,7 +185,7 @@ class Coordination:
             released=earlier.windows.released,
             **earlier.state.body(),
         )
-        yield from self.choose()
+        yield from choose(self.plan, self.sizes, self._ask)
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
         self.ledger.exchanges[self._phase] += 1
@@ -371,8 +293,8 @@ class Coordination:
         self.settings = settings
         power = float(replies.total["power"]) / n_sensors
         self._phase = "learning" if learning else "fit"
-        start = _first_state(n_slots, settings.rank, power)
-        yield from self._rounds(settings, _sight(replies, cut, turn, rows), start, noise)
+        start = first_state(n_slots, settings.rank, power)
+        yield from self._rounds(settings, sight_of(replies, cut, turn, rows), start, noise)
 
     def _project(
         self, cut: windows.Windows, counts: Array, n_sensors: float, learning: bool
@@ -517,51 +439,8 @@ class Coordination:
                 A, S = dynamics.learn(m, cov)
         return replace(state, m=m, A=A, S=S, F=F, R=R)
 
-    # --- the heads ---------------------------------------------------------------------------
 
-    def choose(self) -> Steps:
-        """Weights of the candidates, from sums of products of their held-out errors."""
-        self.sizes["bins"] = mixing.BINS
-        self.sizes["candidates"] = len(LEAVE_ONE_OUT if self.plan.boost else NAMES)
-        replies = yield self._ask("heads")
-        if self.plan.boost:
-            mix = yield from self._reweight(replies, 2)
-            ask = self._ask("boost", weights=mix.weights)
-            self.sizes["candidates"] = len(NAMES) + 1
-            replies = yield ask
-        mix = yield from self._reweight(replies, 3)
-        replies = yield self._ask(
-            "settle",
-            weights=mix.weights,
-            knee=mix.knee,
-            scale=mix.scale,
-            mean_weight=mix.mean_weight,
-            spread=mix.spread,
-        )
-        yield self._ask("publish", snap=mixing.choose_width(replies.total["snap"]))
-
-    def _reweight(self, replies: Replies, times: int) -> Generator[Ask, Replies, _Mix]:
-        """Least absolute instead of least squared error, by reweighting."""
-        mix = _Mix.of(replies, knee=1.0)
-        for _ in range(times):
-            knee = max(_KNEE * mix.absolute, _LEAST_KNEE)
-            replies = yield self._ask("mix", weights=mix.weights, knee=knee)
-            mix = _Mix.of(replies, knee)
-        return mix
-
-
-def coordinate(
-    plan: FactorPlan,
-    n_slots: int,
-    ledger: Ledger,
-    sizes: MutableMapping[str, int],
-    progress: Progress | None = None,
-) -> Coordination:
-    """A run's coordinator part; its :meth:`Coordination.program` goes into a Coordinator."""
-    return Coordination(plan, n_slots, ledger, sizes, progress)
-
-
-def _first_state(n_slots: int, k: int, power: float) -> State:
+def first_state(n_slots: int, k: int, power: float) -> State:
     """Before anything is known: slow dynamics, and readings of a spread of about one, so that q
     has the variance 1 / mean|p|^2."""
     return State(
@@ -573,7 +452,7 @@ def _first_state(n_slots: int, k: int, power: float) -> State:
     )
 
 
-def _sight(
+def sight_of(
     replies: Replies, cut: windows.Windows, turn: Array | None = None, rows: Array | None = None
 ) -> directions.Sight:
     """How the sums see q, from what is said along each axis; evenly where there is no map."""
@@ -589,28 +468,3 @@ def _mean_error(replies: Replies) -> float:
     """Mean absolute error on held-out readings: two numbers of a secure sum."""
     held, n = float(replies.total["held"]), float(replies.total["held_n"])
     return held / n if n else 0.0
-
-
-@dataclass(frozen=True)
-class _Mix:
-    """Weights (bins, candidates) and the sums they came from."""
-
-    weights: Array
-    knee: float
-    scale: float
-    mean_weight: float
-    absolute: float
-    spread: Array
-
-    @classmethod
-    def of(cls, replies: Replies, knee: float) -> _Mix:
-        total = replies.total
-        entries = max(float(total["entries"].sum()), 1.0)
-        mean_weight = max(float(total["weight"]) / entries, 1e-12)
-        G = total["errors"] / mean_weight
-        scale = float(np.trace(G.sum(axis=0))) / G.shape[-1] / entries
-        # Entries of one hidden run err alike: so many of them count for one.
-        spread = np.maximum(total["runs"] / np.maximum(total["entries"], 1.0), 1.0)
-        weights = mixing.network_weights(G, scale, spread)
-        absolute = float(total["absolute"]) / entries
-        return cls(weights, knee, scale, mean_weight, absolute, spread)

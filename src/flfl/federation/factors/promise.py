@@ -30,7 +30,7 @@ _BEFORE = (
     "weigh",
 )
 """Questions that prepare a release: none of them makes sense after it."""
-_MOST = {"trial": 1, "units": 2, "enrol": 1, "heads": 1, "mix": 12, "boost": 1, "settle": 1}
+_MOST = {"trial": 1, "units": 2, "enrol": 1, "heads": 2, "mix": 2, "boost": 1, "settle": 1}
 """How often a site answers a question whose answer depends on readings."""
 _MOST_ROUNDS = 60
 _LARGEST = 1e6

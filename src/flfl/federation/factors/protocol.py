@@ -258,8 +258,9 @@ PROTOCOL: Protocol = {
         {},
     ),
     "alone": Exchange({}, {}),
-    # Which head is best: sums of products of errors on held-out readings.
-    "heads": Exchange({}, _MIX),
+    # Which head is best: sums of products of errors on held-out readings, as many numbers as
+    # there are readings for. Asked twice: the first time only how many are held out.
+    "heads": Exchange({"groups": Field("int", ("*",)), "detail": Field("int")}, _MIX),
     "mix": Exchange(
         {"weights": Field("float", ("bins", "candidates")), "knee": Field("float")}, _MIX
     ),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flfl.federation.factors import release
 from flfl.federation.factors.heads import HEADS, LocalHeads
+from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
 from flfl.federation.factors.promise import Promise
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.paper import sensor_stream
@@ -27,7 +27,7 @@ from flfl.model.shared import (
     windows,
 )
 from flfl.model.shared.units import Units, to_units
-from flfl.privacy.account import Account, fingerprint
+from flfl.privacy.account import fingerprint
 from flfl.privacy.noise import SecretStream, normals_at
 
 Array = NDArray[np.float64]
@@ -38,76 +38,6 @@ _AIM = 0.8
 """The guard aims below the cap and stops at it: the iteration nears its aim slowly, from above."""
 _ALONE_STEPS = 5
 """Steps in which a sensor fits its latent vector to a finished model."""
-
-
-@dataclass(frozen=True)
-class Sensing:
-    """What a site knows of its own sensors.
-
-    Attributes
-    ----------
-    name : of the site
-    ids : names of the sensors
-    raw : (m, N) readings in their units, anything where unknown
-    known : (m, N)
-    plane : (m, 2) places on the published map, None without coordinates
-    positions : (N,) elapsed steps of the slots
-    stamps : (N,) whole numbers by which slots are known over runs: their times
-    """
-
-    name: str
-    ids: Sequence[str]
-    raw: Array
-    known: Mask
-    plane: Array | None
-    positions: Array
-    stamps: Index | None = None
-
-
-@dataclass(frozen=True)
-class Custody:
-    """What belongs to a site beyond one run, and never leaves it.
-
-    Attributes
-    ----------
-    secret : source of the site's noise; None takes one from the run's seed, which is for
-        simulations only, since a seed may be guessed
-    account : what earlier runs released
-    keep : is given the account *before* a release leaves, to write it down
-    cohort : the sites of this run; run : its name
-    """
-
-    secret: bytes | None = None
-    account: Account = field(default_factory=Account)
-    keep: Callable[[Account], None] | None = None
-    cohort: Sequence[str] = ()
-    run: str = "run"
-
-    def __repr__(self) -> str:
-        return f"Custody(run={self.run!r})"
-
-
-@dataclass(frozen=True)
-class SiteMemory:
-    """What a site keeps of a run, so that new slots can be added to it. It never leaves.
-
-    Attributes
-    ----------
-    P, predictive : (m, k) latent vectors of the joint fit, and those used in gaps
-    r, guard_r : (m,) noise, and the noise the guard was computed with
-    B : (m, k) the projection with its scaling: new slots go through the same one
-    held : (m, N) readings kept out of the fit
-    curve, without : (m, N) the shared curve, and what it is without the reading itself
-    """
-
-    P: Array
-    predictive: Array
-    r: Array
-    guard_r: Array
-    B: Array
-    held: Mask
-    curve: Array
-    without: Array
 
 
 class FactorSite:

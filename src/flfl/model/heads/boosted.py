@@ -35,7 +35,7 @@ class Evidence:
     candidates : (C, M, N) other estimates in the same units
     near : the neighbouring readings
     deviations : (D, M, N) standard deviations of candidates
-    shared : the shared curve ``p . m``, for its slope
+    slopes : (2, M, N) how the shared curve rises to the slot and from it
     phase : (N,) hour or month
     near_curve : (2 * depth, M, N) the shared curve plus the neighbours' residuals, minus the base
     """
@@ -44,7 +44,7 @@ class Evidence:
     candidates: Array
     near: Neighbours
     deviations: Array
-    shared: Array
+    slopes: Array
     phase: Index
     near_curve: Array
 
@@ -60,14 +60,14 @@ def features(evidence: Evidence, rows: Index, slots: Index) -> Table:
     >>> from flfl.model.heads.interpolation import neighbours
     >>> Y, J = np.arange(6.0)[None], np.ones((1, 6), bool)
     >>> near = neighbours(Y, J, 1)
-    >>> e = Evidence(Y, Y[None] + 1, near, Y[None] + 1, Y, np.arange(6), np.zeros((0, 1, 6)))
+    >>> rise = np.ones((2, 1, 6))
+    >>> e = Evidence(Y, Y[None] + 1, near, Y[None] + 1, rise, np.arange(6), np.zeros((0, 1, 6)))
     >>> features(e, np.array([0]), np.array([2])).round(2)
     array([[ 1. , -1. ,  1. ,  1. ,  1. ,  1.1,  1. ,  1. ,  2. ,  2. ,  0. ]],
           dtype=float32)
     """
     at = (slice(None), rows, slots)
-    base, here = evidence.base[rows, slots], evidence.shared[rows, slots]
-    before, after = np.maximum(slots - 1, 0), np.minimum(slots + 1, evidence.base.shape[1] - 1)
+    base = evidence.base[rows, slots]
     distance = evidence.near.distance[at]
     table = np.concatenate(
         [
@@ -75,7 +75,7 @@ def features(evidence: Evidence, rows: Index, slots: Index) -> Table:
             np.where(np.isfinite(distance), evidence.near.value[at] - base, np.nan),
             np.minimum(distance, FAR),
             np.log(np.maximum(evidence.deviations[at], 1e-6)),
-            [here - evidence.shared[rows, before], evidence.shared[rows, after] - here],
+            evidence.slopes[at],
             [base, evidence.phase[slots], rows],
             evidence.near_curve[at],
         ]

@@ -15,6 +15,7 @@ from flfl.model.heads.site import site_head
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Fall = NDArray[np.float32]
 
 NAMES = (
     "alone linear",
@@ -46,6 +47,8 @@ class Candidates:
     values : (C, M, N) in the order of ``NAMES``
     deviations : (3, M, N) standard deviations of the kriged, the shared + kriged and the site one
     near, near_residual : neighbours of the readings and of the residuals
+    slopes : (2, M, N) how the shared curve rises from the slot before, and to the slot after
+    dark : (M, N) share of the site's other sensors that have no reading then
     dynamics : what the site head learned
     """
 
@@ -53,6 +56,8 @@ class Candidates:
     deviations: Array
     near: alone.Neighbours
     near_residual: alone.Neighbours
+    slopes: Array
+    dark: Array
     dynamics: kalman_em.Dynamics
 
     @property
@@ -61,11 +66,21 @@ class Candidates:
         return holdout.distance_bin(self.near.nearest)
 
 
-def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 7.0) -> Mask:
+def spikes(
+    Y: Array,
+    known: Mask,
+    curve: Array,
+    *,
+    most: float = 7.0,
+    rises: float = 0.3,
+    many: float = 0.2,
+) -> Mask:
     """Readings far from the shared curve *and* from their own neighbours in time (M, N).
 
-    Far is ``most`` robust standard deviations of the sensor's own. A real episode lasts, and
-    its neighbours vouch for it.
+    Far is ``most`` robust standard deviations of the sensor's own. A real peak may be as steep,
+    but it has feet: the reading before or after has risen by the share ``rises`` of it at least.
+    That counts only if it holds for the share ``many`` of all that stand out: a glitch next to
+    a high reading looks like a peak, but of glitches few do.
 
     Examples
     --------
@@ -75,17 +90,24 @@ def spikes(Y: Array, known: Mask, curve: Array, *, most: float = 7.0) -> Mask:
     [20]
     """
     residual = np.where(known, Y - curve, 0.0)
-    near = alone.interpolate_linear(alone.neighbours(residual, known, 1))
-    lone = np.where(known, residual - near, 0.0)
-    far = np.ones_like(known)
+    near = alone.neighbours(residual, known, 1)
+    lone = np.where(known, residual - alone.interpolate_linear(near), 0.0)
+    far = known.copy()
     for values in (residual, lone):
         limit = most * 1.4826 * np.nanmedian(np.where(known, np.abs(values), np.nan), axis=1)
         far &= np.abs(values) > np.maximum(limit, 1e-3)[:, None]
-    return known & far
+    feet = (near.value * np.sign(residual)).max(axis=0)
+    peaks = far & (feet >= rises * np.abs(residual))
+    return far & ~peaks if peaks.sum() >= many * far.sum() else far
 
 
 def candidates(
-    Y: Array, J: Mask, curve: Array, without: Array, dynamics: kalman_em.Dynamics | None = None
+    Y: Array,
+    J: Mask,
+    curve: Array,
+    without: Array,
+    dynamics: kalman_em.Dynamics | None = None,
+    fall: Fall | None = None,
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
@@ -95,6 +117,8 @@ def candidates(
     J : (M, N) known entries
     curve, without : (M, N) the shared curve, and the same without the entry itself
     dynamics : of the site head, learned before; None learns them
+    fall : (M, N, 2 * reach + 1) share of a reading's pull on the curve that is left so many
+        slots before and after it; None if not known
 
     Examples
     --------
@@ -104,9 +128,10 @@ def candidates(
     >>> made.values.shape, bool(abs(made.values[1] - Y)[0, 7:50].max() < 0.05)
     ((8, 1, 60), True)
     """
+    pull = curve - without
     near, kriged, kriged_var = _own(np.where(J, Y, 0.0), J)
     residual = np.where(J, Y - curve, 0.0)
-    near_residual, shared_kriged, shared_var = _own(residual, J)
+    near_residual, shared_kriged, shared_var = _own(residual, J, pull, fall)
     head, dynamics = site_head(residual, J, dynamics)
     left = alone.neighbours(np.where(J, residual - head.mean, 0.0), J)
     site = without + head.loo_mean
@@ -121,13 +146,58 @@ def candidates(
         site + alone.interpolate_pchip(left, decay=FADE),
     ]
     deviations = np.sqrt(np.stack([kriged_var, shared_var, head.loo_var]))
-    return Candidates(np.stack(values), deviations, near, near_residual, dynamics)
+    slopes = _slopes(curve, without, pull, fall)
+    dark = ((~J).sum(0) - ~J) / max(len(J) - 1, 1)
+    return Candidates(np.stack(values), deviations, near, near_residual, slopes, dark, dynamics)
 
 
-def _own(X: Array, J: Mask) -> tuple[alone.Neighbours, Array, Array]:
+def _own(
+    X: Array, J: Mask, pull: Array | None = None, fall: Fall | None = None
+) -> tuple[alone.Neighbours, Array, Array]:
     """Neighbours of a series, its kriged estimate and that one's variance."""
     near = alone.neighbours(X, J)
+    if pull is not None and fall is not None:
+        near = without_pull(near, pull, fall)
     return near, *alone.krige(near, alone.fit_kernel(*alone.autocovariance(X, J)))
+
+
+def without_pull(near: alone.Neighbours, pull: Array, fall: Fall) -> alone.Neighbours:
+    """Neighbouring residuals ``y - curve`` as they would be without the slot's own reading.
+
+    That reading pulled the curve by ``pull`` (M, N) at its own slot, and by ``pull`` times
+    ``fall`` around it, where a neighbour's residual is therefore too low by as much. A gap
+    has no pull. Left in, it would tell trees trained on known slots what they are to guess.
+
+    Examples
+    --------
+    >>> near = alone.neighbours(np.zeros((1, 3)), np.ones((1, 3), bool), depth=1)
+    >>> fall = np.array([0.5, 1.0, 0.2], np.float32) * np.ones((1, 3, 1), np.float32)
+    >>> without_pull(near, np.array([[0.0, 2.0, 0.0]]), fall).value[:, 0, 1].round(3)
+    array([1. , 0.4])
+    """
+    reach = fall.shape[2] // 2
+    value = near.value.copy()
+    for n, distance in enumerate(near.distance):
+        side = -1 if n < near.depth else 1
+        lag = np.where(distance <= reach, side * distance, 0.0).astype(np.intp)
+        left = np.take_along_axis(fall, reach + lag[:, :, None], axis=2)[:, :, 0]
+        value[n] += np.where(distance <= reach, pull * left, 0.0)
+    return alone.Neighbours(value, near.distance)
+
+
+def _slopes(curve: Array, without: Array, pull: Array, fall: Fall | None) -> Array:
+    """Rise of the shared curve into every slot and out of it, its own reading left out (2, M, N).
+
+    Without ``fall`` the pull is taken to be the same one slot further.
+    """
+    before, after = pull, pull
+    if fall is not None:
+        middle = fall.shape[2] // 2
+        before, after = pull * fall[:, :, middle - 1], pull * fall[:, :, middle + 1]
+    slopes = np.zeros((2, *curve.shape))
+    slopes[0, :, 1:] = (without - curve)[:, 1:] + before[:, 1:] + np.diff(curve, axis=1)
+    slopes[1, :, :-1] = (curve - without)[:, :-1] - after[:, :-1] + np.diff(curve, axis=1)
+    return slopes
 
 
 def boosted(
@@ -136,7 +206,6 @@ def boosted(
     bases: tuple[Array, Array],
     Y: Array,
     masks: tuple[Mask, Mask, Mask],
-    curve: Array,
     phase: Index,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
@@ -150,12 +219,10 @@ def boosted(
     fit, final : candidates without and with the hold-out entries
     bases : the estimate to correct, for each of them
     masks : train entries, hold-out entries, gaps
-    curve, phase : as in :class:`~flfl.model.heads.boosted.Evidence`
+    phase : (N,) hour or month
     """
     train, held, gaps = masks
-    before, after = (
-        _evidence(c, base, curve, phase) for c, base in zip((fit, final), bases, strict=True)
-    )
+    before, after = (_evidence(c, base, phase) for c, base in zip((fit, final), bases, strict=True))
     i, t = trees.training_rows(train, rng, max(ROWS * len(Y), 1500))
     model = trees.fit_boosted(trees.features(before, i, t), Y[i, t] - before.base[i, t])
     at_holdout, at_gaps = bases[0].copy(), bases[1].copy()
@@ -166,20 +233,22 @@ def boosted(
     return at_holdout, at_gaps
 
 
-def _evidence(c: Candidates, base: Array, curve: Array, phase: Index) -> trees.Evidence:
+def _evidence(c: Candidates, base: Array, phase: Index) -> trees.Evidence:
     near_curve = c.near_residual.value + c.values[NAMES.index("shared")] - base
     usable = c.values[: len(LEAVE_ONE_OUT)]
-    return trees.Evidence(base, usable, c.near, c.deviations, curve, phase, near_curve)
+    return trees.Evidence(base, usable, c.near, c.deviations, c.slopes, phase, near_curve)
 
 
 def scale_features(c: Candidates, values: Array) -> Array:
-    """What tells how uncertain an entry is (6, M, N).
+    """What tells how uncertain an entry is (7, M, N).
 
-    Three model deviations, the spread of the sensor's own candidates, that of all others (in
-    ``values``, perhaps with a boosted one), a constant.
+    Three model deviations, the sensor's own where the whole site is dark, the spread of the
+    sensor's own candidates, that of all others (in ``values``, perhaps with a boosted one),
+    a constant.
     """
     own, others = values[:ALONE].std(axis=0), values[ALONE:].std(axis=0)
-    return np.stack([*c.deviations, own, others, np.ones_like(own)])
+    dark = c.dark * c.deviations[0]
+    return np.stack([*c.deviations, dark, own, others, np.ones_like(own)])
 
 
 def phase(positions: Array, period: int) -> Index:

@@ -14,6 +14,10 @@ EDGES: tuple[float, ...] = (1, 2, 3, 5, 8, 12, 20, 40)
 LONGEST = 48
 """Slots in the longest run that is hidden: a few very long ones would be a noisy hold-out, and
 beyond that the distance no longer matters."""
+TOGETHER = 0.9
+"""Share of a site's sensors that must be dark for the site to count as dark ..."""
+LASTING = 24
+"""... for more than so many slots: shorter ones happen by chance."""
 
 
 def gap_lengths(J: Mask) -> Index:
@@ -28,12 +32,34 @@ def gap_lengths(J: Mask) -> Index:
     return np.nonzero(edge == -1)[1] - np.nonzero(edge == 1)[1]
 
 
+def dark_together(J: Mask) -> tuple[Index, float]:
+    """Lengths of the runs in which (nearly) a whole site is dark, and their share of all gaps.
+
+    Examples
+    --------
+    >>> J = np.ones((2, 100), bool); J[:, 10:50] = False; J[0, 60:70] = False
+    >>> lengths, share = dark_together(J)
+    >>> lengths.tolist(), round(share, 2)
+    ([40], 0.89)
+    """
+    if len(J) < 2:  # a lone sensor has nobody to fall dark with
+        return np.zeros(0, np.intp), 0.0
+    dark = (~J).mean(0) >= TOGETHER
+    edge = np.diff(np.pad(dark, 1).astype(np.int8))
+    starts, ends = np.nonzero(edge == 1)[0], np.nonzero(edge == -1)[0]
+    long = ends - starts > LASTING
+    gaps = np.concatenate([[0], np.cumsum((~J).sum(0))])
+    share = (gaps[ends] - gaps[starts])[long].sum() / max(gaps[-1], 1)
+    return (ends - starts)[long], float(share)
+
+
 def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
     """Known entries to hide (M, N): about ``share`` of each sensor's.
 
     Half one by one, half in runs as long as the table's gaps, drawn with probability
     proportional to their length (a slot to be recovered sits in such a gap). Scattered gaps
-    therefore give scattered hold-out, outages give outages. A sensor keeps at least two readings.
+    therefore give scattered hold-out, outages give outages; where a site's sensors fall dark
+    together, so do those held out. A sensor keeps at least two readings.
 
     Examples
     --------
@@ -42,11 +68,17 @@ def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
     >>> bool((H & ~J).any()), bool(0.05 < H.sum() / J.sum() < 0.2)
     (False, True)
     """
-    lengths = np.minimum(gap_lengths(J), min(LONGEST, max(J.shape[1] // 20, 1)))
+    most = min(LONGEST, max(J.shape[1] // 20, 1))
+    lengths = np.minimum(gap_lengths(J), most)
     if not len(lengths):
         lengths = np.ones(1, np.intp)
+    together, part = dark_together(J)
     hidden = J & (rng.random(J.shape) < share / 2)
-    hidden |= J & _draw_runs(J.shape, lengths, share / 2, rng)
+    hidden |= J & _draw_runs(J.shape, lengths, (1 - part) * share / 2, rng)
+    if len(together):
+        site = (1, J.shape[1])
+        # Few such runs fit in, and the intervals need to see some: twice as much of them.
+        hidden |= J & _draw_runs(site, np.minimum(together, most), part * share, rng)
     left = (J & ~hidden).sum(1)
     return hidden & (left >= 2)[:, None]
 

@@ -43,16 +43,20 @@ def fit_scale(features: Array, error: Array) -> Array:
     return np.asarray(nnls(F * weight[:, None], np.abs(error) * weight)[0])
 
 
-def _conformal(ratios: Array, level: float) -> float:
-    """Quantile with the conformal correction for n values, clipped to the extremes."""
-    n = len(ratios)
-    upper = level > 0.5
-    rank = np.ceil(level * (n + 1)) if upper else np.floor(level * (n + 1))
-    return float(np.sort(ratios)[int(np.clip(rank - 1, 0, n - 1))])
+def _conformal(ratios: Array, level: float, worth: float) -> float:
+    """Upper quantile with the conformal correction for ``worth`` values, at most the largest."""
+    rank = np.ceil(level * (1.0 + 1.0 / worth) * len(ratios))
+    return float(np.sort(ratios)[int(min(rank, len(ratios))) - 1])
 
 
 def calibrate(
-    features: Array, error: Array, bins: Index, size: int, *, level: float = 0.9
+    features: Array,
+    error: Array,
+    bins: Index,
+    size: int,
+    *,
+    level: float = 0.9,
+    runs: Array | None = None,
 ) -> Calibration:
     """Scale and asymmetric quantiles of ``(truth - estimate) / scale`` in each distance bin.
 
@@ -64,6 +68,8 @@ def calibrate(
     error : (n,) truth minus estimate, in model units
     bins : (n,) distance bin, below ``size``
     level : coverage
+    runs : (n,) length of the run of hidden slots to which each entry belongs: the errors of a
+        run are alike, so the n of a run are worth sqrt(n) of them. None: 1
 
     Examples
     --------
@@ -78,13 +84,17 @@ def calibrate(
         return Calibration(even, np.full(size, -3.0), np.full(size, 3.0))
     coefficients = fit_scale(features, error)
     ratio = error / np.maximum(coefficients @ features, 1e-12)
+    worth = np.ones(len(error)) if runs is None else runs**-0.5
     lower, upper = np.empty(size), np.empty(size)
     tail = (1 - level) / 2
     for b in range(size):
         reach = 0
         while (chosen := np.abs(bins - b) <= reach).sum() < LEAST and reach < size:
             reach += 1
-        lower[b], upper[b] = _conformal(ratio[chosen], tail), _conformal(ratio[chosen], 1 - tail)
+        n = float(worth[chosen].sum())
+        # The tail is made smaller by what so few independent errors leave open.
+        lower[b] = -_conformal(-ratio[chosen], 1 - tail, n)
+        upper[b] = _conformal(ratio[chosen], 1 - tail, n)
     return Calibration(coefficients, lower, upper)
 
 

@@ -131,6 +131,34 @@ def network_weights(
     return simplex_weights(G, np.broadcast_to(all_bins, (size, C)), own * scale * spread)
 
 
+def group_bins(entries: Array, numbers: int, most: float = 0.3) -> tuple[Index, int]:
+    """Which distance bins share their sums (bins,), and how much the sums may tell.
+
+    ``numbers`` is how many numbers a bin costs over the whole run; no more than ``most`` numbers
+    for each hold-out entry may leave. Bins are cut so that each group holds about as many
+    entries. The second answer: 2 for all products of errors, 1 for the squares only, 0 for
+    nothing, where even one group of products, or of squares, is too much.
+
+    Examples
+    --------
+    >>> group_bins(np.array([600.0, 300.0, 200.0, 100.0]), 100)
+    (array([0, 1, 2, 2]), 2)
+    >>> group_bins(np.array([60.0, 30.0, 20.0, 10.0]), 100)
+    (array([0, 0, 0, 0]), 1)
+    """
+    total = float(entries.sum())
+    groups = int(most * total // numbers)
+    if groups < 1:
+        # Squares are about a fifth of all products of nine candidates.
+        return np.zeros(len(entries), np.intp), int(most * total >= numbers / 4)
+    if groups >= len(entries):
+        return np.arange(len(entries)), 2
+    middle = (np.cumsum(entries) - entries / 2) / total
+    place = np.minimum(middle * groups, groups - 1).astype(np.intp)
+    _, group = np.unique(place, return_inverse=True)
+    return group, 2
+
+
 def run_lengths(sensor: Index, slot: Index) -> Array:
     """Length of the run of consecutive hidden slots to which each hold-out entry belongs (n,).
 

@@ -44,6 +44,7 @@ def local_errors(raw: Array, J: Array, transform: str, period: int, positions: A
     """
     # One spike a thousand times the rest must not decide.
     middle, width = robust_limits(np.where(J > 0, raw, 0.0), J)
+    J = J * ~_glitches(np.where(J > 0, raw, 0.0) - middle, J > 0, width / 2)
     known = J * np.clip(np.where(J > 0, raw, 0.0), middle - width, middle + width)
     Z = J * FORWARD[transform](known)
     centre, season = known_mean(Z, J), np.zeros_like(Z)
@@ -58,6 +59,28 @@ def local_errors(raw: Array, J: Array, transform: str, period: int, positions: A
     # A constant sensor says nothing.
     share = np.abs(error) / np.where(spread > 0, spread, np.inf)
     return float(np.minimum(share, 10.0).sum())
+
+
+def _glitches(
+    X: Array, known: NDArray[np.bool_], width: Array, rises: float = 0.15
+) -> NDArray[np.bool_]:
+    """Known values beyond ``width`` (M, 1) that neither neighbour has risen towards (M, N).
+
+    Left in, they would favour whatever transformation flattens them best.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 9.0, 0.0, 4.0, 9.0, 0.0]])
+    >>> _glitches(X, np.ones((1, 6), bool), np.array([[5.0]])).astype(int).tolist()
+    [[0, 1, 0, 0, 0, 0]]
+    """
+    found = np.zeros(X.shape, dtype=bool)
+    for i, row in enumerate(known):
+        x = X[i, row]
+        beside = np.pad(x, 1)
+        feet = np.maximum(np.sign(x) * beside[:-2], np.sign(x) * beside[2:])
+        found[i, row] = (np.abs(x) > width[i]) & (feet < rises * np.abs(x))
+    return found
 
 
 def choose_trial(errors: Array, trials: Sequence[tuple[str, int]]) -> int:
