@@ -17,8 +17,10 @@ def test_more_numbers_than_readings_are_solved_for_every_sensor():
         X, sensors, attacks=["masks-known"], max_exposure=1.0, projection="fixed", rank=6
     )
     assert report.numbers_per_reading > 1
-    # The best of the three priors; stations next door to each other are told apart last.
-    assert max(one.figures["news_read_min"] for one in report.findings) > 0.95
+    # Each sensor by the best of the three priors. Stations next door to each other are told apart
+    # last: with one prior for all, the least is 0.945 to 0.952.
+    assert report.findings[0].figures["news_read_min_best_prior"] > 0.95
+    assert min(one.figures["news_read_min"] for one in report.findings) > 0.93
     assert min(one.news_read_median for one in report.findings) > 0.97
     assert min(one.readings_exposed for one in report.findings) > 0.8
 

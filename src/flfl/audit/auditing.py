@@ -56,7 +56,7 @@ def audit(
     >>> table = rng.standard_normal((300, 12)) + rng.standard_normal((300, 1)).cumsum(axis=0)
     >>> report = audit(table, quick=True, attacks=["masks-known"])
     >>> [one.name for one in report.findings][0], report.private
-    ('masks-known (Gaussian)', False)
+    ('masks-known (Gaussian)', True)
     """
     start = time.perf_counter()
     table = readings if isinstance(readings, Table) else from_frame(readings)

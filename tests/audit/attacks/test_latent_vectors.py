@@ -22,7 +22,7 @@ def run(windows, M=6, N=240, k=2, rounds=3, seed=0, clip=np.inf):
     factor = smoother(J, 1.5, 0.3)
     none = dynamics.Covariances(np.zeros((1, k, k)), np.zeros((1, k, k)), np.ones((N, 1)))
     means = [np.zeros((N, k))] + [truth + rng.standard_normal((N, k)) for _ in range(rounds - 1)]
-    P = [fit_loadings(Y, J, m, none, np.ones(M)) for m in means]
+    P = [fit_loadings(Y, J, m, none, np.ones(M))[0] for m in means]
     g = [news_sum(Y, J, p, B, u, m, factor, windows, clip) for p, m in zip(P, means, strict=True)]
     return np.array(g), np.array(means), B, u, factor, J, Y, np.array(P)
 

@@ -24,6 +24,8 @@ from flfl.model.shared import dynamics
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+ALL_AT_ONCE = 6
+"""Updates that a coordinator makes of one single release."""
 TRIES = 200
 """Coalitions drawn, of which the ones nearest to the wanted share of sensors are used."""
 
@@ -68,7 +70,7 @@ def synthetic_news(view: View, rng: np.random.Generator) -> tuple[Array, Array]:
     seen = dynamics.observe(view.F, view.R, view.windows.released)
     weight = view.gain * np.minimum(view.w, 1.0)
     information = view.windows.per_slot(weight[:, None, None] * seen.CF[seen.kind])
-    for _ in view.rounds[1:]:
+    for _ in range(len(view.rounds) - 1 or ALL_AT_ONCE):
         g = sums_of(view, y - view.P @ m.T, view.rounds[-1].B)
         vector = view.gain * view.windows.per_slot(seen.apply(seen.C, g))
         vector += (information @ dynamics.seen(m, view.windows)[:, :, None])[:, :, 0]

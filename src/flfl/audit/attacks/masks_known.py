@@ -446,7 +446,10 @@ def _run(case: Case, attack: Attack) -> list[Finding]:
             x = guessed_news(system, prior, v)
             scores = score(system, view, prior, v)
             tried[name].append(_Try(scores, on_table(system, view, x), largest(system, x)))
-    return [_finding(view, attack, name, found) for name, found in tried.items()]
+    every = np.stack([one.scores[:, 0] for found in tried.values() for one in found])
+    # Each sensor by the prior that suits it, which a few known readings would tell.
+    least = float(np.nanmin(every.max(axis=0)))
+    return [_finding(view, attack, name, found, least) for name, found in tried.items()]
 
 
 @dataclass(frozen=True)
@@ -458,7 +461,7 @@ class _Try:
     spikes: float
 
 
-def _finding(view: View, attack: Attack, name: str, found: list[_Try]) -> Finding:
+def _finding(view: View, attack: Attack, name: str, found: list[_Try], least: float) -> Finding:
     """The best of one or several sets of rounds."""
     scores = np.stack([one.scores for one in found]).max(axis=0)
     best = max(found, key=lambda one: float(np.nanmedian(one.scores[:, 0])))
@@ -476,6 +479,7 @@ def _finding(view: View, attack: Attack, name: str, found: list[_Try]) -> Findin
             "alone_max": alone,
             "bulk_max": bulk,
             "news_read_min": float(np.nanmin(scores[:, 0])),
+            "news_read_min_best_prior": least,
         },
     )
 
