@@ -61,9 +61,8 @@ def level_and_covariances(net):
 def test_gain_is_near_the_derivative(D, rate):
     net = network(D, rate)
     level, cov = level_and_covariances(net)
-    K_it = loo.own_gain(
-        net.B, net.u, net.factor, net.windows, net.seen, net.A, net.S, cov, level, net.gain
-    )
+    spread = loo.own_spread(net.u, net.factor, net.windows)
+    K_it = loo.own_gain(spread, net.B, net.windows, net.seen, net.A, net.S, cov, level, net.gain)
     assert K_it.shape == (M, N, K)
     m, rng, exact, ours = solve(net), np.random.default_rng(1), [], []
     for _ in range(12):
@@ -76,6 +75,31 @@ def test_gain_is_near_the_derivative(D, rate):
     exact, ours = np.array(exact), np.array(ours)
     assert ours.sum() / exact.sum() == pytest.approx(1.0, abs=0.3)
     assert np.corrcoef(exact, ours)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(("D", "rate"), [(1, 0.9), (1, 0.5), (2, 0.5)])
+def test_the_pull_falls_off_as_the_derivative_does(D, rate):
+    net = network(D, rate)
+    level, _ = level_and_covariances(net)
+    spread = loo.own_spread(net.u, net.factor, net.windows)
+    fall = loo.own_fall(spread, net.P, net.B, net.windows, net.seen, net.A, net.S, level, net.gain)
+    reach = loo.IMPULSE_REACH
+    assert fall.shape == (M, N, 2 * reach + 1)
+    m, rng = solve(net), np.random.default_rng(1)
+    exact, ours = np.zeros(2 * reach + 1), np.zeros(2 * reach + 1)
+    for _ in range(12):
+        i = int(rng.integers(M))
+        inside = np.flatnonzero(net.J[i, reach:-reach]) + reach
+        t = int(rng.choice(inside))
+        net.Y[i, t] += 1.0
+        pull = (solve(net, m) - m)[t - reach : t + reach + 1] @ net.P[i]
+        net.Y[i, t] -= 1.0
+        exact += pull
+        ours += fall[i, t] * pull[reach]
+    # The smoother alone is wider than the rounds' fixed point: what is taken back is rather more.
+    assert np.corrcoef(exact, ours)[0, 1] > 0.95
+    near = slice(reach - 3, reach + 4)
+    assert 1.0 < ours[near].sum() / exact[near].sum() < 1.7
 
 
 @pytest.mark.parametrize(("D", "rate"), [(1, 0.5), (2, 0.5)])
@@ -100,8 +124,7 @@ def test_a_silent_sensor_has_no_gain():
     net.J[3] = 0
     net.factor = smoothers.smoother(net.J, 3.0, 0.1)
     level, cov = level_and_covariances(net)
-    K_it = loo.own_gain(
-        net.B, net.u, net.factor, net.windows, net.seen, net.A, net.S, cov, level, net.gain
-    )
+    spread = loo.own_spread(net.u, net.factor, net.windows)
+    K_it = loo.own_gain(spread, net.B, net.windows, net.seen, net.A, net.S, cov, level, net.gain)
     np.testing.assert_array_equal(K_it[3], 0)
     assert np.abs(K_it[2]).max() > 0

@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 _SUMS = {True: 3, False: 2}
 """Sums of products of errors that a site gives in a run, with the boosted head and without, at
 most: each tells more about the errors."""
-HEADS = ("heads", "mix", "boost", "settle", "publish", "choose")
+HEADS = ("heads", "mix", "boost", "settle", "publish")
 """The questions that are answered here."""
 
 
@@ -101,8 +101,11 @@ class LocalHeads:
         """Answer one of the last questions of the protocol."""
         return getattr(self, f"_{kind}")(**body)
 
-    def _choose(self) -> Reply:
-        """The same questions and sums with this site as the whole network: nothing is sent."""
+    def choose_alone(self) -> float:
+        """The same questions and sums with this site as the whole network: nothing is sent.
+
+        Returns the mean absolute error on held-out readings, in model units.
+        """
         sizes = dict(self.sizes)
         steps = choose(self.plan, sizes, lambda kind, **body: Ask(kind, body))
         ask = next(steps)
@@ -113,7 +116,8 @@ class LocalHeads:
             try:
                 ask = steps.send(Replies(total, {}))
             except StopIteration:
-                return {}
+                break
+        return float(np.abs(self.Y[self.at] - self._honest).mean()) if self.near.size else np.inf
 
     def recovered(self) -> Recovered:
         """The result, once the run has ended."""

@@ -14,6 +14,7 @@ from flfl.federation.factors.promise import Promise
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.paper import sensor_stream
 from flfl.federation.site import Reply
+from flfl.model.heads.candidates import Fall, spikes
 from flfl.model.heads.holdout import draw_holdout
 from flfl.model.shared import (
     directions,
@@ -26,7 +27,7 @@ from flfl.model.shared import (
     smoothers,
     windows,
 )
-from flfl.model.shared.units import Units, to_units
+from flfl.model.shared.units import Units, periodic_mean, to_units
 from flfl.privacy.account import fingerprint
 from flfl.privacy.noise import SecretStream, normals_at
 
@@ -60,7 +61,7 @@ class FactorSite:
         self.held = draw_holdout(sensing.known, plan.holdout, self.rng)
         if memory is not None:
             self.held[:, : memory.held.shape[1]] = memory.held
-        self.used = sensing.known & ~self.held
+        self.used, self._judged = sensing.known & ~self.held, self.held
         self._learning = False
         self.sizes: dict[str, int] = {"trials": len(plan.trials())}
         self.exposure = np.zeros(len(sensing.ids))
@@ -105,10 +106,14 @@ class FactorSite:
         if not 0 <= int(trial) < len(trials):
             raise self.promise.refuse(f"there is no trial {int(trial)}")
         transform, period = trials[int(trial)]
+        s, J = self.sensing, self.used.astype(float)
+        calm, units = to_units(s.raw, J, transform, period, s.positions)
+        # A glitch says nothing about anyone, not even about its sensor's mean, and is no fair test.
+        guess = sensor_step.others_guess(calm, J, smoothers.smoother(J, 3.0, 0.1))
+        glitches = spikes(units.forward(s.raw, s.known), s.known, guess)
+        self.used, self._judged = self.used & ~glitches, self.held & ~glitches
         J = self.used.astype(float)
-        self._calm, self.units = to_units(
-            self.sensing.raw, J, transform, period, self.sensing.positions
-        )
+        self._calm, self.units = to_units(s.raw, J, transform, period, s.positions)
         spread = np.sqrt((self._calm**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1.0))
         level = np.abs(self.units.centre[:, 0])
         # Rounding alone gives a constant sensor a spread of about 1e-16 of its level.
@@ -361,7 +366,7 @@ class FactorSite:
         g = sensor_step.news_sum(
             Y, self.J, self.P, self.B, self.u, m, self.smoother, self.windows, clip
         )
-        held = self.held[:, self._span_slots]
+        held = self._judged[:, self._span_slots]
         truth = self.model_units()[:, self._span_slots]
         miss = np.abs(truth - self.P @ m.T)[held]
         return {
@@ -417,20 +422,22 @@ class FactorSite:
         level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
         memory = self.memory
         P = self._predictive(E, m, A, S, seen, level) if memory is None else memory.predictive
-        K = loo.own_gain(
-            self.B, self.u, self.smoother, self.windows, seen, A, S, self.cov, level, self.gain
-        )
+        spread = loo.own_spread(self.u, self.smoother, self.windows)
+        K = loo.own_gain(spread, self.B, self.windows, seen, A, S, self.cov, level, self.gain)
         own = np.clip(np.einsum("ik,itk->it", self.P, K, optimize=True), 0.0, 0.9)
+        fall = loo.own_fall(spread, P, self.B, self.windows, seen, A, S, level, self.gain)
         # The shared curve as it would be without the reading itself.
         curve = P @ m.T
         without = curve - np.einsum("ik,itk->it", P, K, optimize=True) * E / (1 - own)
         if memory is not None:
             curve = np.hstack([memory.curve, curve])
             without = np.hstack([memory.without, without])
+            earlier = np.zeros((*memory.without.shape, fall.shape[2]), np.float32)
+            fall = np.concatenate([earlier, fall], axis=1)
         self.remembered = SiteMemory(
             self.P, P, self.r, self._guard_r, self.B, self.held, curve, without
         )
-        self._start_heads(curve, without)
+        self._start_heads(curve, without, fall)
         return {}
 
     def _predictive(
@@ -510,18 +517,48 @@ class FactorSite:
         self._start_heads(nothing, nothing)
         return {}
 
-    def _start_heads(self, curve: Array, without: Array) -> None:
-        s = self.sensing
+    def _choose(self) -> Reply:
+        """Choose among the heads alone, with and without the shared curve: a noisy one may do harm
+        where the site's own sensors know better."""
+        if self.heads is None:
+            raise self.promise.refuse("asked to choose before the fit")
+        shared, error = self.heads, self.heads.choose_alone()
+        self._alone()
+        if error < self.heads.choose_alone():
+            self.heads = shared
+        else:
+            self.promise.log.append("the shared model did not help: this site works alone")
+        return {}
+
+    def _own_season(self, Y: Array, curve: Array) -> Array:
+        """What a season of this site's own explains of what the curve leaves (m, N).
+
+        Only where no season could be agreed on, as before a noisy release.
+        """
+        s, plan = self.sensing, self.plan
+        J = self.used.astype(float)
+        if not self._noisy or not plan.candidate_period:
+            return np.zeros_like(curve)
+        trials = [(self.units.transform, period) for period in (0, plan.candidate_period)]
+        errors = [selection.local_errors(s.raw, J, *trial, s.positions) for trial in trials]
+        if selection.choose_trial(np.array(errors), trials) == 0:
+            return np.zeros_like(curve)
+        return periodic_mean(J * (Y - curve), J, plan.candidate_period, s.positions)
+
+    def _start_heads(self, curve: Array, without: Array, fall: Fall | None = None) -> None:
+        s, Y = self.sensing, self.model_units()
+        season = self._own_season(Y, curve)
         self.heads = LocalHeads(
-            Y=self.model_units(),
+            Y=Y,
             known=s.known,
             held=self.held,
-            curve=curve,
-            without=without,
+            curve=curve + season,
+            without=without + season,
             raw=s.raw,
             units=self.units,
             positions=s.positions,
             plan=self.plan,
             rng=self.rng,
             sizes=self.sizes,
+            fall=fall,
         )

@@ -25,10 +25,17 @@ FAST = 0.75
 NEUMANN_STEPS = 4
 
 
+def own_spread(u: Array, factor: Smoother, windows: Windows) -> Single:
+    """How a unit reading at t spreads over the information vector at t + d (M, N, 2 reach + 1).
+
+    Smoothed, weighted by u, averaged in windows: ``phi_it(d)`` below.
+    """
+    return _window_spread(impulse_columns(factor, IMPULSE_REACH), u, windows)
+
+
 def own_gain(
+    spread: Single,
     B: Array,
-    u: Array,
-    factor: Smoother,
     windows: Windows,
     seen: Observation,
     A: Array,
@@ -41,16 +48,40 @@ def own_gain(
 
     ``K_it = V_t Vbar^-1 sum_d G_d (gain C b_i) phi_it(d)``, where ``G_d`` is the posterior
     covariance between slots d apart at the mean ``level`` of information (gain times mean w)
-    and ``phi_it`` is how a unit reading at t spreads over the information vector: smoothed,
-    weighted by u, averaged in windows.  C and C F are means over the windows' kinds.
-    Within about 20 % of the exact derivative.
+    and ``phi_it`` is ``spread``, from :func:`own_spread`.  C and C F are means over the windows'
+    kinds.  Within about 20 % of the exact derivative.
     """
-    spread = _window_spread(impulse_columns(factor, IMPULSE_REACH), u, windows)
     taps = _taps(B, windows, seen, A, S, level, gain, IMPULSE_REACH)
     K = np.matmul(spread, taps.astype(np.float32))
     mean_V, _ = posterior_gain(A, S, seen.average(seen.CF, windows), level)
     local = cov.full() @ np.linalg.inv(mean_V)
     return np.matmul(local[None].astype(np.float32), K[..., None])[..., 0]
+
+
+def own_fall(
+    spread: Single,
+    P: Array,
+    B: Array,
+    windows: Windows,
+    seen: Observation,
+    A: Array,
+    S: Array,
+    level: float,
+    gain: float,
+) -> Single:
+    """Share of a reading's pull on its curve that is left d slots away (M, N, 2 reach + 1).
+
+    ``p_i . dm_{t+d}/dy_it`` over the same at d = 0, for d = -reach..reach; as K is found, but
+    with ``Cov(q_{t+d}, q_{t+j})`` in place of ``Cov(q_t, q_{t+j})``.
+    """
+    reach = IMPULSE_REACH
+    taps = _taps(B, windows, seen, A, S, level, gain, 2 * reach)
+    own = np.einsum("ida,ia->id", taps, P).astype(np.float32)
+    d = np.arange(2 * reach + 1)
+    pull = np.matmul(spread, own[:, d[:, None] - d + 2 * reach])
+    middle = pull[:, :, reach : reach + 1]
+    some = np.abs(middle) > 1e-6
+    return np.where(some, np.clip(pull / np.where(some, middle, 1.0), -1.0, 1.5), 0.0)
 
 
 def without_sensor(
