@@ -121,18 +121,52 @@ def run(arguments: argparse.Namespace) -> None:
                     print(config, name, pattern, rate, seed, f"{cell['mae']:.4f}", flush=True)
 
 
+BARS = {
+    "default": {
+        "D1": (0.254, 0.508, 0.146, 0.323, 0.113, 0.24, 0.269, 0.542, 0.249, 0.488),
+        "D2": (0.251, 0.335, 0.136, 0.187, 0.094, 0.132, 0.168, 0.23, 0.124, 0.171),
+        "D3": (14.6, 26.1, 8.65, 16.7, 6.95, 14.73, 14.5, 26.4, 13.2, 24.4),
+        "D4": (1.98, 4.6, 1.165, 3.1, 0.878, 2.57, 2.61, 5.55, 2.54, 5.18),
+    },
+    "trusted": {
+        "D1": (0.243, 0.485, 0.144, 0.32, 0.112, 0.239, 0.268, 0.534, 0.24, 0.465),
+        "D2": (0.234, 0.311, 0.116, 0.16, 0.074, 0.108, 0.146, 0.2, 0.118, 0.163),
+        "D3": (13.9, 24.9, 8.55, 16.5, 6.88, 14.64, 14.4, 26.3, 12.6, 23.5),
+        "D4": (1.96, 4.5, 1.16, 3.08, 0.876, 2.57, 2.6, 5.45, 2.3, 4.68),
+    },
+}
+"""What the method was built to: MAE and RMSE of random 0.1, 0.5, 0.9 and block 0.5, 0.9."""
+_CELLS = (("random", 0.1), ("random", 0.5), ("random", 0.9), ("block", 0.5), ("block", 0.9))
+
+
+def _with_bar(config: str, data: str, pattern: str, rate: float, mae: float, rmse: float) -> str:
+    """``MAE / RMSE (bars)``; a star marks a bar that is missed."""
+    bars = BARS.get(config, {}).get(data)
+    if bars is None or (pattern, rate) not in _CELLS:
+        return f"{mae:.4g} / {rmse:.4g}"
+    at = 2 * _CELLS.index((pattern, rate))
+    stars = ["*" if value > bar else "" for value, bar in zip((mae, rmse), bars[at:], strict=False)]
+    bar = f"{bars[at]:.4g} / {bars[at + 1]:.4g}"
+    return f"{mae:.4g}{stars[0]} / {rmse:.4g}{stars[1]} ({bar})"
+
+
 def show(arguments: argparse.Namespace) -> None:
+    """One Markdown table for each configuration, means over its seeds."""
     rows = [json.loads(line) for line in arguments.rows.read_text().splitlines()]
     cells: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for r in rows:
         cells.setdefault((r["config"], r["data"], r["pattern"], r["rate"]), []).append(r)
-    print(
-        "| settings | data | pattern | rate | seeds | MAE / RMSE | linear | pchip | coverage"
-        " | width | width alone | rounds | exchanges | numbers a reading | exposure"
-        " | worse than pchip | s |"
-    )
-    print("|" + "---|" * 17)
+    last = None
     for (config, data, pattern, rate), found in cells.items():
+        if config != last:
+            print(f"\n{config}\n")
+            print(
+                "| data | pattern | rate | seeds | MAE / RMSE (bar) | linear | pchip | coverage,"
+                " lowest | width, alone's | rounds + other exchanges | numbers a reading | computed"
+                " exposure | sensors > 2 % worse than pchip | s |"
+            )
+            print("|" + "---|" * 14)
+            last = config
         mean = {
             k: float(np.mean([r[k] for r in found]))
             for k in found[0]
@@ -142,12 +176,15 @@ def show(arguments: argparse.Namespace) -> None:
             m: " / ".join(f"{x:.4g}" for x in np.mean([r[m] for r in found], axis=0))
             for m in ("linear", "pchip")
         }
+        name = data.split("_")[0]
+        exchanges = np.mean([sum(r["exchanges"].values()) - r["rounds"] for r in found])
         print(
-            f"| {config} | {data.split('_')[0]} | {pattern} | {rate} | {len(found)} |"
-            f" {mean['mae']:.4g} / {mean['rmse']:.4g} | {pair['linear']} | {pair['pchip']} |"
-            f" {mean['coverage']:.3f} | {mean['width']:.3g} | {mean['alone_width']:.3g} |"
-            f" {max(r['rounds'] for r in found)} |"
-            f" {np.mean([sum(r['exchanges'].values()) for r in found]):.0f} |"
+            f"| {name} | {pattern} | {rate} | {len(found)} |"
+            f" {_with_bar(config, name, pattern, rate, mean['mae'], mean['rmse'])} |"
+            f" {pair['linear']} | {pair['pchip']} | {mean['coverage']:.3f},"
+            f" {min(r['coverage'] for r in found):.3f} |"
+            f" {mean['width']:.3g}, {mean['alone_width']:.3g} |"
+            f" {max(r['rounds'] for r in found)} + {exchanges:.0f} |"
             f" {mean['numbers_per_reading']:.3f} | {mean['exposure_worst']:.2f} |"
             f" {100 * mean['worse_than_pchip']:.0f} % | {mean['seconds']:.1f} |"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,8 @@ class Recovery:
     flags : time x sensor, ``observed``, ``recovered`` or ``refused``
     lower, upper : bounds of the interval of each recovered value (the value itself where
         observed, NaN where refused)
-    scores : the self-test: errors on readings that were hidden, against each sensor alone
+    scores : the self-test: errors on readings that were hidden, against each sensor alone and
+        against each site alone (``site``, where sites have several sensors)
     by_sensor : the self-test by sensor: ``hidden`` (how many readings were hidden), ``mae`` of the
         method, ``alone`` (MAE of the sensor's own best: linear or pchip, whichever is smaller),
         ``gains`` (whether the method's is below that); NaN where nothing was hidden. A few hidden
@@ -292,12 +293,30 @@ class _Runner:
             hidden = ~np.isnan(model.holdout_)
             if not hidden.any():
                 return _SelfTest.none(self.table)
-            return self._score(hidden, model.holdout_, float(model.inside_[hidden].mean()))
+            test = self._score(hidden, model.holdout_, float(model.inside_[hidden].mean()))
+            by_site = self._each_site_alone(model, hidden)
+            return test if by_site is None else replace(test, scores=test.scores | by_site)
         hidden = self._hidden()
         if not hidden.any():
             return _SelfTest.none(self.table)
         again = self.fit(self.table.values.mask(hidden))
         return self._score(hidden, again.estimates_, None, again.ledger_)
+
+    def _each_site_alone(self, model: BaseRecoverer, hidden: NDArray[np.bool_]) -> Scores | None:
+        """What each owner could do with its own sensors and nothing shared, on the same readings.
+
+        None where that is no question: one owner, or one sensor each, or a run that goes on.
+        """
+        sites = model.partition_.sites
+        if self._fit_options or not 1 < len(set(sites)) < len(sites):
+            return None
+        kept = ("effort", "transformation", "season", "coverage", "n_regions", "random_state")
+        options = {name: self.options[name] for name in kept if name in self.options}
+        # A cap that nothing fits under: the same heads, chosen the same way, nothing to share.
+        alone = create(self.method, seed=self.seed, max_exposure=1e-9, secure=False, **options)
+        alone.fit(self.table.values, sensors=self.network)
+        error = np.where(hidden, alone.holdout_ - self.table.values.to_numpy(), np.nan)
+        return {"site": _summary(error)}
 
     def _hidden(self) -> NDArray[np.bool_]:
         """A share of the readings, of sensors that keep some."""

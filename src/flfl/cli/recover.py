@@ -176,6 +176,7 @@ def _sentences(result: Recovery, method: str) -> Iterator[str]:
             "flfl": method,
             "alone": "each sensor alone (pchip)",
             "linear": "each sensor alone (linear)",
+            "site": "each site alone (nothing shared)",
         }
         yield "Error on readings that were hidden and recovered (same units as the file):"
         yield from table_lines(
@@ -195,9 +196,22 @@ def _gained(scores: Mapping[str, Mapping[str, float]]) -> str:
     alone = min(scores["alone"]["mae"], scores["linear"]["mae"])
     change = round(100 * (1 - scores["flfl"]["mae"] / alone)) if alone else 0
     if change > 0:
-        return f"What federation bought: the error is {change} % below each sensor alone."
+        return (
+            f"What federation bought: the error is {change} % below each sensor"
+            f" alone{_over_sites(scores)}."
+        )
     above = f"{-change} % above" if change else "the same as that of"
     return f"Federation bought nothing here: the error is {above} each sensor alone."
+
+
+def _over_sites(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """The same against what each owner could do with its own sensors, where that was tried."""
+    if not scores.get("site", {}).get("mae"):
+        return ""
+    change = 100 * (1 - scores["flfl"]["mae"] / scores["site"]["mae"])
+    if change < 0.5:
+        return ", but not below what each site does with its own sensors"
+    return f", and {change:.0f} % below what each site does with its own sensors"
 
 
 def _who_gained(summary: dict[str, Any]) -> str:
