@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.audit import equations
 from flfl.audit.attack import Against, Attack, Case, Finding, worst_and_median
 from flfl.audit.attacks import (
     atoms,
@@ -98,7 +99,7 @@ def _spread(view: View, F: Array, R: Array) -> Array:
 
 def _whole_numbers(case: Case, attack: Attack) -> list[Finding]:
     view, slots = case.view, case.effort.slots
-    system = masks_known.stretch(view, [view.rounds[-1]], masks_known.middle(view, slots), slots)
+    system = equations.stretch(view, [view.rounds[-1]], masks_known.middle(view, slots), slots)
     prior = masks_known.fitted_prior(system)
     x = masks_known.guessed_news(system, prior, masks_known.gaussian(system, prior))
     news = masks_known.on_table(system, view, x)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from audit.network import readings
-from flfl.audit import view
+from flfl.audit import equations, view
 from flfl.audit.attack import Case, Effort
-from flfl.audit.attacks import coalition, masks_known
+from flfl.audit.attacks import coalition
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_without_secure_sums_one_site_alone_is_what_the_coordinator_sees(case):
 
 
 def test_what_colluders_subtract_is_exactly_their_part(case):
-    system = masks_known.stretch(case.view, [case.view.rounds[-1]], 50, 500)
+    system = equations.stretch(case.view, [case.view.rounds[-1]], 50, 500)
     honest = np.array([site != "site0" for site in case.view.sites])
     rest = coalition.honest_rest(system, honest)
     v = system.v * honest[system.sensor][:, None]

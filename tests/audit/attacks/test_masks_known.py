@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from audit.network import readings
-from flfl.audit import view
+from flfl.audit import equations, view
 from flfl.audit.attacks import masks_known, readouts
 
 
-def solve(seen: view.View, rounds: int = 1) -> tuple[masks_known.Stretch, np.ndarray]:
+def solve(seen: view.View, rounds: int = 1) -> tuple[equations.Stretch, np.ndarray]:
     chosen = [seen.rounds[-1]] if rounds == 1 else [seen.rounds[0], seen.rounds[-1]]
-    system = masks_known.stretch(seen, chosen, 40, 300)
+    system = equations.stretch(seen, chosen, 40, 300)
     prior = masks_known.fitted_prior(system)
     return system, masks_known.score(system, seen, prior, masks_known.gaussian(system, prior))
 
@@ -52,7 +52,7 @@ def test_one_sum_over_many_sensors_tells_little():
 
 def test_own_leverages_add_up_to_the_numbers_released(guarded):
     system, _ = solve(guarded)
-    rolled = masks_known.rolled(system, np.random.default_rng(0))
+    rolled = equations.rolled(system, np.random.default_rng(0))
     white = np.random.default_rng(1).standard_normal(rolled.v.shape)
     white = masks_known.replace(rolled, v=white, x=white[:, 0], z=rolled.forward(white))
     prior = masks_known.fitted_prior(white)
@@ -121,7 +121,7 @@ def test_nothing_is_read_of_shuffled_news(guarded):
 
 def test_the_sums_are_what_the_coordinator_added_up(guarded):
     for one in (guarded.rounds[0], guarded.rounds[-1]):
-        system = masks_known.stretch(guarded, [one], 40, 300)
+        system = equations.stretch(guarded, [one], 40, 300)
         assert np.allclose(system.forward(system.v), system.z, atol=1e-3 * np.abs(system.z).max())
     assert guarded.numbers_per_reading() <= 0.3 + 1e-9
 

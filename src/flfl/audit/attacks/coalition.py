@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.audit import equations
 from flfl.audit.attack import Attack, Case, Finding
 from flfl.audit.attacks import masks_known
-from flfl.audit.attacks.masks_known import Stretch
+from flfl.audit.equations import Stretch
 from flfl.audit.view import View, sums_of
 from flfl.model.shared import dynamics
 
@@ -165,7 +166,7 @@ class Reading:
 def against(case: Case, rng: np.random.Generator) -> Iterator[tuple[Size, list[Reading]]]:
     """Every size of coalition, a few of each."""
     view, slots = case.view, case.effort.slots
-    system = masks_known.stretch(view, [view.rounds[-1]], masks_known.middle(view, slots), slots)
+    system = equations.stretch(view, [view.rounds[-1]], masks_known.middle(view, slots), slots)
     before, after = synthetic_news(view, rng)
     for size in sizes(len(set(view.sites))):
         found = []

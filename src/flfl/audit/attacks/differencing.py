@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
+from flfl.audit import equations
 from flfl.audit.attack import Attack, Case, Finding, worst_and_median
 from flfl.audit.attacks import masks_known
-from flfl.audit.attacks.masks_known import JITTER, Prior, Stretch
+from flfl.audit.attacks.masks_known import JITTER, Prior
+from flfl.audit.equations import Stretch
 from flfl.audit.view import View, listen
 from flfl.data.sensors import Sensors
 from flfl.errors import FLFLError
@@ -63,8 +65,8 @@ def halves(one: View, other: View, slots: int) -> tuple[Half, Half, Array]:
     elsewhere) is counted as noise.
     """
     first = masks_known.middle(one, slots)
-    A = masks_known.stretch(one, [one.rounds[-1]], first, slots)
-    B = masks_known.stretch(other, [other.rounds[-1]], first, slots)
+    A = equations.stretch(one, [one.rounds[-1]], first, slots)
+    B = equations.stretch(other, [other.rounds[-1]], first, slots)
     row = {name: i for i, name in enumerate(one.names)}
     to_first = np.array([row[name] for name in other.names])
     N = one.J.shape[1]
