@@ -1,5 +1,7 @@
 """Controls of the solvers and read-outs: they read what can be read, and nothing that cannot."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_own_leverages_add_up_to_the_numbers_released(guarded):
     system, _ = solve(guarded)
     rolled = equations.rolled(system, np.random.default_rng(0))
     white = np.random.default_rng(1).standard_normal(rolled.v.shape)
-    white = masks_known.replace(rolled, v=white, x=white[:, 0], z=rolled.forward(white))
+    white = replace(rolled, v=white, x=white[:, 0], z=rolled.forward(white))
     prior = masks_known.fitted_prior(white)
     guess = masks_known.gaussian(white, prior)
     read = 1 - ((white.x - guess[:, 0])[white.inside] ** 2).mean()
@@ -87,7 +89,7 @@ def test_heavy_tails_and_memory_help_where_they_are_true(guarded):
         (spikes, lambda s, p: masks_known.student(s, p, rng)),
         (slow, lambda s, p: masks_known.correlated(s, p, np.full(M, 20.0), np.full(M, 0.01))),
     ):
-        planted = masks_known.replace(system, v=v, x=v[:, 0], z=system.forward(v))
+        planted = replace(system, v=v, x=v[:, 0], z=system.forward(v))
         prior = masks_known.fitted_prior(planted)
         read = [
             readouts.r_squared(v[system.inside, 0], guess[system.inside, 0])
@@ -113,7 +115,7 @@ def test_nothing_is_read_of_shuffled_news(guarded):
     X = readouts.features([guarded.rounds[-1].g], guarded, 1)
     assert readouts.read_out(X, shuffled[None], guarded.J, rng)[0].max() < 0.05
     system, _ = solve(guarded)
-    wrong = masks_known.replace(system, x=shuffled[system.sensor, system.slot])
+    wrong = replace(system, x=shuffled[system.sensor, system.slot])
     prior = masks_known.fitted_prior(wrong)
     scores = masks_known.score(wrong, guarded, prior, masks_known.gaussian(wrong, prior))
     assert np.nanmax(scores[:, 0]) < 0.1
