@@ -60,6 +60,25 @@ def without_predictive() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def with_the_leak() -> Iterator[None]:
+    with patch.object(FactorSite, "_start_heads", _without_fall(FactorSite._start_heads)):
+        yield
+
+
+def _without_fall(original: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, curve, without, fall=None: original(self, curve, without)
+
+
+@contextmanager
+def without_directions() -> Iterator[None]:
+    def evenly(windows: Any, w: np.ndarray, *_: Any) -> Any:
+        return program.directions.Sight(windows, w)
+
+    with patch.object(program.directions, "look", evenly):
+        yield
+
+
 PARTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "everything": (nullcontext, {}),
     "dynamics off": (without_dynamics, {}),
@@ -72,9 +91,12 @@ PARTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "site head off": (lambda: without_candidates("site", "site+pchip"), {}),
     "boosted head off": (nullcontext, {"effort": "quick"}),
     "predictive step off": (without_predictive, {}),
+    "readings leak to their neighbours": (with_the_leak, {}),
+    "weights by direction off": (without_directions, {}),
     "transformation off": (nullcontext, {"transformation": "none"}),
     "season off": (nullcontext, {"season": 0}),
     "guard off, rank free": (nullcontext, {"max_exposure": 1.0}),
+    "nothing shared: each site alone": (nullcontext, {"max_exposure": 1e-6}),
     "selection off": (
         nullcontext,
         {"transformation": "none", "season": 0, "rank": 5, "length": 3.0, "noise": 0.1},
