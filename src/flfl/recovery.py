@@ -310,13 +310,18 @@ class _Runner:
         sites = model.partition_.sites
         if self._fit_options or not 1 < len(set(sites)) < len(sites):
             return None
-        kept = ("effort", "transformation", "season", "coverage", "n_regions", "random_state")
+        kept = ("effort", "transformation", "season", "coverage", "random_state")
         options = {name: self.options[name] for name in kept if name in self.options}
-        # A cap that nothing fits under: the same heads, chosen the same way, nothing to share.
-        alone = create(self.method, seed=self.seed, max_exposure=1e-9, secure=False, **options)
-        alone.fit(self.table.values, sensors=self.network)
-        error = np.where(hidden, alone.holdout_ - self.table.values.to_numpy(), np.nan)
-        return {"site": _summary(error)}
+        values, alive = self.table.values, np.flatnonzero(self.table.known.any(axis=0))
+        error = np.full(hidden.shape, np.nan)
+        for site in dict.fromkeys(sites):
+            home = alive[np.array(sites) == site]
+            own = self.network.subset(np.isin(np.arange(values.shape[1]), home))
+            # A network of one site under a cap that nothing fits: its own choices, nothing else's.
+            alone = create(self.method, seed=self.seed, max_exposure=1e-9, **options)
+            alone.fit(values.iloc[:, home], sensors=own, sites=[site] * len(home))
+            error[:, home] = alone.holdout_ - values.iloc[:, home].to_numpy()
+        return {"site": _summary(np.where(hidden, error, np.nan))}
 
     def _hidden(self) -> NDArray[np.bool_]:
         """A share of the readings, of sensors that keep some."""

@@ -1,12 +1,13 @@
 """The noisy release: its sensitivity bounds what a reading can do, and nothing else leaves."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from flfl import FLFL
 from flfl.data.synth import synthesize
 from flfl.errors import InputError
-from flfl.federation.factors import FactorPlan, release
+from flfl.federation.factors import FactorPlan, RefusedError, release
 from flfl.model.shared import smoothers
 from flfl.model.shared.windows import Windows
 from flfl.privacy import budget
@@ -24,7 +25,10 @@ def fit(network, change=None, sites=None, **options):
     if change is not None:
         frame = change(frame)
     learned = []
+    secret = options.pop("secret", None)
     model = FLFL(effort="quick", **{"epsilon": 3.0, "bounds": (-10.0, 10.0), **options})
+    model.secret = secret
+    frame.index = pd.date_range("2024-01-01", periods=len(frame), freq="h")
     model.witness = lambda ask, replies: learned.append((ask.kind, dict(replies.total)))
     return model.fit(frame, sensors=sensors, sites=sites), learned
 
@@ -118,18 +122,47 @@ def test_the_budget_is_kept_over_runs(network, tmp_path):
     fit(network, account=tmp_path, delta=1e-7)  # the same numbers again: nothing new
     with pytest.raises(budget.BudgetError, match="used up epsilon 3"):
         fit(network, account=tmp_path, delta=1e-7, rank=1)
-    bigger, _ = fit(network, account=tmp_path, delta=1e-7, rank=1, epsilon=6.0)
+    bigger, _ = fit(network, account=tmp_path, delta=1e-7, epsilon=6.0)
     log = " ".join(line for lines in bigger.site_logs_.values() for line in lines)
     assert "epsilon 6 of 6 is spent" in log
 
 
-def test_accuracy_falls_with_the_budget_and_stays_sane(network):
-    table, _ = network
-    scale = np.nanstd(table.values.to_numpy())
-    for epsilon in (0.1, 10.0):
-        model, _ = fit(network, epsilon=epsilon)
-        assert np.isfinite(model.estimates_).all()
-        assert np.abs(model.estimates_).max() < 50 * scale
+def test_another_budget_has_other_noise(network):
+    """The same noise scaled would cancel between two releases."""
+    owners = [f"s{i % 4}" for i in range(16)]
+    heard = {}
+    for epsilon in (1.0, 2.0, 1e7):
+        _, learned = fit(network, sites=owners, epsilon=epsilon, delta=1e-7, secret=b"same")
+        (heard[epsilon],) = (total["g"] for kind, total in learned if kind == "open")
+    first, second = (heard[e] - heard[1e7] for e in (1.0, 2.0))
+    sent = first != 0
+    assert abs(np.corrcoef(first[sent], second[sent])[0, 1]) < 0.1
+
+
+def test_little_noise_leaves_a_better_picture_than_much():
+    """How much of a slow common signal the published factors explain."""
+    rng = np.random.default_rng(0)
+    common = np.cumsum(rng.standard_normal(400)) / 4
+    X = common[:, None] + 0.5 * rng.standard_normal((400, 16))
+    explained = []
+    for epsilon in (0.01, 1e6):
+        model = FLFL(effort="quick", epsilon=epsilon, bounds=(-15.0, 15.0)).fit(X)
+        m = model.remembered_.published.state.m
+        fitted = m @ np.linalg.lstsq(m, common - common.mean(), rcond=None)[0]
+        explained.append(1 - np.var(common - fitted) / np.var(common))
+    assert explained[1] > max(explained[0] + 0.2, 0.8)
+
+
+def test_a_release_without_noise_voids_a_budget_and_is_refused(network, tmp_path):
+    fit(network, account=tmp_path)
+    with pytest.raises(RefusedError, match="left under a privacy budget"):
+        fit(network, account=tmp_path, epsilon=None, bounds=None)
+
+
+def test_a_budget_after_a_plain_release_is_refused(network, tmp_path):
+    fit(network, account=tmp_path, epsilon=None, bounds=None)
+    with pytest.raises(RefusedError, match="before without noise"):
+        fit(network, account=tmp_path)
 
 
 @pytest.mark.parametrize(

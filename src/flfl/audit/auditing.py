@@ -101,6 +101,7 @@ def _sums(
         disclosure="sums",
         max_exposure=float(model.max_exposure),
         secure=secure,
+        learned=model.projection == "learned",
         n_sites=len(model.partition_.site_names),
         n_sensors=values.shape[1],
         rank=0 if view is None else view.m.shape[1],

@@ -25,6 +25,7 @@ class Report:
     disclosure : ``"sums"`` or ``"plain"``
     max_exposure : the configuration's own cap; 1 for none
     secure : whether the coordinator sees totals over sites only
+    learned : whether the projection is learned on slots that the owners give up
     numbers_per_reading : the most numbers released for a reading in any window
     computed_exposure : what the sites computed before their first upload, worst sensor
     view : both sides of the run, for attacks of one's own; None where nothing was shared
@@ -36,6 +37,7 @@ class Report:
     secure: bool
     n_sites: int
     n_sensors: int
+    learned: bool = False
     rank: int = 0
     rounds: int = 0
     numbers_per_reading: float = 0.0
@@ -51,6 +53,8 @@ class Report:
             return "uploads are plain"
         if self.max_exposure >= 1:
             return "the guard is off: the coordinator is trusted with everything"
+        if self.learned:
+            return "the oldest slots are shown without the guard to learn the projection"
         if self.n_sites < LEAST_SITES:
             return f"{self.n_sites} sites are too few to hide among"
         if not self.secure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -164,6 +165,8 @@ class FLFL(BaseRecoverer):
     """Called with (round, rounds, held-out error) after every round."""
     tap: Tap | None = None
     """Hears the bytes of every message."""
+    secret: bytes | None = None
+    """Source of the sites' noise, for tests that must repeat it; None for one nobody knows."""
     witness: Witness | None = None
     """Sees all that the coordinator learns; the audit stands here."""
 
@@ -216,10 +219,15 @@ class FLFL(BaseRecoverer):
     ) -> Any:
         """Fill the gaps of sensors that had no part in the fit, at the slots that were fitted.
 
-        They fit their latent vectors to the shared model by themselves: no round, and nothing of
-        their readings leaves. Returns a table like X, with its gaps filled.
+        They fit their latent vectors to the shared model by themselves: no round; what leaves is
+        the sums of held-out errors by which heads are chosen. Returns a table like X, filled.
         """
         check_is_fitted(self)
+        if self.remembered_.plan.epsilon is not None:
+            raise InputError(
+                "a run with a privacy budget shares nothing that new sensors could join with",
+                remedy="Fit anew with all sensors",
+            )
         newcomer = _NewSensors(run=self.remembered_, random_state=self.random_state)
         return newcomer.fit(X, sensors=sensors, sites=sites).transform(X)
 
@@ -235,6 +243,8 @@ class FLFL(BaseRecoverer):
             plane = to_plane(sensors.coordinates, sensors.kind)
             box = map_box(plane)
         warm = self._warm
+        if warm is not None:
+            self._check_warm(warm)
         plan = self._plan(box, sensors, int((~np.isnan(Y)).sum())) if warm is None else warm.plan
         sensing = [
             self._sensing(Y, name, positions, sensors, plane) for name in self.partition_.site_names
@@ -246,11 +256,36 @@ class FLFL(BaseRecoverer):
         self._run(plan, programs, Y.shape[1])
         return self._collect(programs, Y)
 
+    def _check_warm(self, warm: Remembered) -> None:
+        """An earlier run's promises are kept: they cannot be asked to be others."""
+        kept = warm.plan
+        if kept.epsilon is not None or self.epsilon is not None:
+            raise InputError(
+                "a run with a privacy budget releases its readings once: it cannot go on",
+                where="warm_start",
+                remedy="Fit anew; the account adds up what the two runs spend",
+            )
+        for name in ("max_exposure", "collusion", "blur", "projection", "rank"):
+            wanted, plan = getattr(self, name), getattr(kept, name)
+            default = signature(FLFL).parameters[name].default
+            if wanted not in (default, plan):
+                raise InputError(
+                    f"{name} is {wanted}, but the earlier run's promises rest on {plan}",
+                    where="warm_start",
+                    remedy=f"Leave {name} out, or fit anew",
+                )
+
     def _custody(self, site: str) -> Custody:
         """A site's own account and secret; without a folder for them, for this run only."""
         cohort = self.partition_.site_names
         if self.account is None:
-            return Custody(cohort=cohort)
+            return Custody(cohort=cohort, secret=self.secret)
+        if _stamps(self._table) is None:
+            raise InputError(
+                "an account knows readings by their times, and the table has none",
+                where="account",
+                remedy="Give a table with times, or leave the account out",
+            )
         path = account_path(self.account, site)
         return Custody(
             secret=own_secret(path.with_suffix(".secret")),
@@ -268,6 +303,12 @@ class FLFL(BaseRecoverer):
                 remedy="Set max_exposure to 1 (a trusted coordinator), or use projection 'fixed'",
             )
         noise: dict[str, Any] = {}
+        if self.epsilon is None and (self.delta is not None or self.bounds is not None):
+            raise InputError(
+                "delta and bounds belong to a privacy budget",
+                where="bounds" if self.delta is None else "delta",
+                remedy="Give epsilon too, or leave them out",
+            )
         if self.epsilon is not None:
             bounds = self._check_budget()
             delta = self.delta or min(1e-6, 0.1 / max(readings, 1))
@@ -277,10 +318,12 @@ class FLFL(BaseRecoverer):
             # site needs all of it.
             n_sites = len(self.partition_.site_names)
             if self._hides(n_sites):
-                noise["noise_sites"] = default_threshold(n_sites)
+                honest = int(np.ceil((1 - self.collusion) * n_sites))
+                noise["noise_sites"] = min(default_threshold(n_sites), honest, n_sites - 1)
         return FactorPlan(
             collusion=float(self.collusion),
             blur=float(self.blur),
+            n_sensors=len(sensors.ids),
             **noise,
             max_exposure=float(self.max_exposure),
             projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]
@@ -304,7 +347,12 @@ class FLFL(BaseRecoverer):
                 where="epsilon",
             )
         limits = () if self.bounds is None else tuple(float(x) for x in self.bounds)
-        if len(limits) != 2 or not limits[0] < limits[1]:
+        if self.transformation in ("sqrt", "log1p") and limits and limits[0] < 0:
+            raise InputError(
+                f"{self.transformation} needs limits from zero on", where="bounds",
+                remedy="Give a lowest limit of 0 or more, or transformation 'none'",
+            )  # fmt: skip
+        if len(limits) != 2 or not limits[0] < limits[1] or not np.isfinite(limits).all():
             raise InputError(
                 "a privacy budget needs the limits of the readings, known before any of them",
                 where="epsilon",
@@ -332,6 +380,11 @@ class FLFL(BaseRecoverer):
         warm = self._warm
         program = run.program() if warm is None else run.extend(warm.published)
         self._exchange(program, programs, sizes)
+        if plan.projection == "learned":
+            self.ledger_.notes.append(
+                f"the oldest {plan.learning_slots(n_slots)} slots were shown without the guard, to"
+                " learn the projection: this run is not private"
+            )
         self.settings_, self.windows_, self.history_ = run.settings, run.windows, run.history
         self.n_rounds_ = self.ledger_.rounds
         if run.published is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol as Interface
+from typing import runtime_checkable
 
 import numpy as np
 
@@ -37,6 +38,14 @@ class SiteProgram(Interface):
 
     def recover(self) -> np.ndarray:
         """This site's own series (sensors x slots). Stays at home."""
+
+
+@runtime_checkable
+class KnowsCohort(Interface):
+    """A program that wants to know who takes part in a sum that fixes the cohort."""
+
+    def joined(self, sites: tuple[str, ...]) -> None:
+        """These sites are in it, this one among them."""
 
 
 class Site:
@@ -108,6 +117,8 @@ class Site:
         rule = self._protocol[kind].cohort
         if rule == "fixes":
             self._cohort = members
+            if isinstance(self.program, KnowsCohort):
+                self.program.joined(members)
         if rule == "whole" and members != self._cohort:
             lost = ", ".join(sorted(set(self._cohort) - set(members)))
             raise ProtocolError(

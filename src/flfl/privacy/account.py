@@ -82,6 +82,14 @@ class Account:
             if release.multiplier is not None and not here.isdisjoint(release.stamps)
         ]
 
+    def plain(self, stamps: Index) -> bool:
+        """Whether any release without noise touches these slots."""
+        here = set(stamps.tolist())
+        return any(
+            release.multiplier is None and not here.isdisjoint(release.stamps)
+            for release in self.releases
+        )
+
     def with_release(self, release: Release) -> Account:
         """The account with one more release; one that is already in it is not added."""
         if any(old.fingerprint == release.fingerprint for old in self.releases):
@@ -102,11 +110,10 @@ def fingerprint(*parts: object) -> str:
     """
     digest = hashlib.sha256()
     for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(repr((part.dtype.str, part.shape)).encode())
-            digest.update(np.ascontiguousarray(part).tobytes())
-        else:
-            digest.update(repr(part).encode())
+        array = isinstance(part, np.ndarray)
+        data = np.ascontiguousarray(part).tobytes() if array else repr(part).encode()
+        about = (part.dtype.str, part.shape) if isinstance(part, np.ndarray) else "word"
+        digest.update(f"{about!r} {len(data)} ".encode() + data)
     return digest.hexdigest()
 
 
@@ -180,4 +187,6 @@ def load_account(path: str | Path) -> Account:
 
 def _release(row: dict[str, object]) -> Release:
     release = Release(**row)  # type: ignore[arg-type]
+    if len(release.stamps) != len(release.rates):
+        raise ValueError("stamps and rates do not match")
     return replace(release, stamps=tuple(release.stamps), rates=tuple(release.rates))

@@ -19,7 +19,7 @@ AskFor = Callable[..., Ask]
 
 _KNEE = 0.2
 """Errors below this share of the mean absolute error count as squares, above as absolutes."""
-_LEAST_KNEE = 1e-3
+LEAST_KNEE = 1e-3
 """In model units, where readings have a spread of about one."""
 
 
@@ -44,7 +44,7 @@ def choose(plan: FactorPlan, sizes: MutableMapping[str, int], ask_for: AskFor) -
         replies = yield ask
     # Least absolute instead of least squared error, by reweighting once.
     mix = _Mix.of(replies, knee=1.0)
-    knee = max(_KNEE * mix.absolute, _LEAST_KNEE)
+    knee = max(_KNEE * mix.absolute, LEAST_KNEE)
     mix = _Mix.of((yield ask_for("mix", weights=mix.weights, knee=knee)), knee)
     replies = yield ask_for(
         "settle",

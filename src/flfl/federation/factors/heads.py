@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from flfl.data.scaling import Scaling
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Ask, Replies
-from flfl.federation.factors.choosing import choose
+from flfl.federation.factors.choosing import LEAST_KNEE, choose
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.site import Reply
 from flfl.model.heads import candidates as local
@@ -154,6 +154,8 @@ class LocalHeads:
         steps = np.diff(groups)
         if len(groups) != mixing.BINS or groups[0] != 0 or not ((steps == 0) | (steps == 1)).all():
             raise FLFLError("the groups of distance bins make no sense")
+        if int(detail) not in (0, 1, 2):
+            raise FLFLError("there is no such detail of the products of errors")
         self.groups, self._detail = groups, int(detail)
         self.bins, self.sizes["bins"] = groups[self.near], int(groups[-1]) + 1
         return self._all()
@@ -165,6 +167,11 @@ class LocalHeads:
         return mixing.combine(self.errors, weights, self.bins)
 
     def _mix(self, weights: np.ndarray, knee: np.ndarray) -> Reply:
+        # Weights off the simplex and a tiny knee would let one reading outweigh all others.
+        if weights.min() < -1e-9 or not np.allclose(weights.sum(axis=1), 1.0):
+            raise FLFLError("the weights of the heads are no shares")
+        if not float(knee) >= LEAST_KNEE:
+            raise FLFLError("the knee is smaller than any honest one")
         mixed = self._mixed(weights)
         return self._sums(mixing.robust_weight(mixed, float(knee)), mixed)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 from flfl.federation.coordinator import Ask, Program, Replies
 from flfl.federation.factors.choosing import choose
-from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.factors.protocol import MOST_UNDONE, FactorPlan
 from flfl.federation.ledger import Ledger
 from flfl.model.shared import directions, dynamics, guard, projection, selection, windows
 
@@ -342,8 +342,7 @@ class Coordination:
         if self.plan.box is None or learned or rank < 2:
             return np.zeros((0, 2)), 1.0, np.eye(rank)
         lower, upper = np.array(self.plan.box)
-        knots = projection.knots_on_box(lower, upper, rank - 1)
-        width = projection.bump_width(knots, self.plan.width_factor)
+        knots, width = self.plan.knots(rank)
         axes = [np.linspace(lo, hi, 15) for lo, hi in zip(lower, upper, strict=True)]
         grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(lower))
         return knots, width, projection.bumps(grid, knots, width)
@@ -358,7 +357,7 @@ class Coordination:
         learn: bool = True,
     ) -> Steps:
         learning = self._phase == "learning"
-        step, lowest = 1.0, np.inf
+        step, lowest, undone = 1.0, np.inf, 0
         fewest = self.plan.least_rounds if learn else 2
         replies = yield self._ask("open", w=sight.w, noise=noise, gain=settings.gain)
         # Under the guard the readings are in this answer and in no other: a round's is the
@@ -387,10 +386,12 @@ class Coordination:
                     self.progress(n + 1, settings.rounds, error)
             if error > 1.01 * lowest:
                 # It would diverge: step back, and take smaller steps from here on.
-                state, step = before, 2 * step
+                state, step, undone = before, 2 * step, undone + 1
                 replies = yield self._ask("round", **state.body(), back=1)
                 g = spoken + replies.total["g"] if once else replies.total["g"]
                 self.ledger.notes.append(f"round {n + 1} raised the error: undone, step halved")
+                if undone == MOST_UNDONE:
+                    break
             elif error > (1 - self._worth(n + 1, fewest, settings.rounds)) * lowest and not (
                 n + 1 < _MOVING_ROUNDS and directions.movement(before.m, state.m, state.F) > _MOVING
             ):

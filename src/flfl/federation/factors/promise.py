@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,29 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.errors import FLFLError
+from flfl.federation.factors.order import Order
 from flfl.federation.factors.protocol import FactorPlan
-from flfl.model.shared import guard, windows
+from flfl.model.shared import guard, selection, windows
 from flfl.privacy.account import Account, Release
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_BEFORE = (
-    "trial",
-    "units",
-    "enrol",
-    "span",
-    "basis",
-    "whiten",
-    "guard",
-    "local",
-    "window",
-    "weigh",
-)
-"""Questions that prepare a release: none of them makes sense after it."""
-_MOST = {"trial": 1, "units": 2, "enrol": 1, "heads": 2, "mix": 2, "boost": 1, "settle": 1}
-"""How often a site answers a question whose answer depends on readings."""
-_MOST_ROUNDS = 60
 _LARGEST = 1e6
 """Of any number in the shared model, in model units, where readings have a spread of about one."""
 
@@ -48,7 +32,7 @@ class Promise:
     Attributes
     ----------
     plan, site, sensors : the run's settings, the site's name, its sensors
-    cohort : the sites of the run
+    order : which question may come now
     stamps : (N,) the slots, as the account knows them
     account : what earlier runs released; :meth:`record` adds to it
     log : plain sentences for the owner
@@ -58,12 +42,11 @@ class Promise:
     plan: FactorPlan
     site: str
     sensors: Sequence[str]
-    cohort: Sequence[str]
+    order: Order
     stamps: Index
     account: Account = field(default_factory=Account)
     log: list[str] = field(default_factory=list)
     released: bool = False
-    _asked: Counter[str] = field(default_factory=Counter)
 
     def refuse(self, why: str) -> RefusedError:
         """The error to raise."""
@@ -71,12 +54,29 @@ class Promise:
 
     def check_question(self, kind: str) -> None:
         """Each question has its time, and none may be asked for ever."""
-        self._asked[kind] += 1
-        if self.released and kind in _BEFORE:
-            raise self.refuse(f"asked for {kind!r} when its readings were already projected")
-        most = _MOST_ROUNDS if kind == "round" else _MOST.get(kind)
-        if most is not None and self._asked[kind] > most:
-            raise self.refuse(f"asked for {kind!r} more than {most} times")
+        if problem := self.order.problem(kind):
+            raise self.refuse(problem)
+
+    def check_smoothing(self, length: float, noise: float) -> None:
+        """The smoothers are among those that the rules can choose."""
+        plan = self.plan
+        usual = [selection.smoother(memory, plan.max_exposure) for memory in selection.LENGTHS]
+        lengths = {plan.length} if plan.length else {pair[0] for pair in usual}
+        noises = {plan.noise} if plan.noise else {pair[1] for pair in usual}
+        if length not in lengths or noise not in noises:
+            raise self.refuse("the smoother it was sent is none that was agreed on")
+
+    def check_projection(self, rank: int, knots: Array, width: float, *, learned: bool) -> None:
+        """The projection follows from the map that was agreed on, and is no richer than allowed."""
+        plan = self.plan
+        most = plan.n_sensors if not plan.guarded else plan.max_exposure * plan.n_sensors
+        if rank < 1 or (plan.n_sensors and rank > most):
+            raise self.refuse(f"a rank of {rank} is more than {plan.n_sensors} sensors can shelter")
+        agreed, agreed_width = plan.knots(0 if learned else rank)
+        if agreed.shape != knots.shape or not np.allclose(agreed, knots):
+            raise self.refuse("the knots it was sent are not those of the published map")
+        if len(agreed) and not np.isclose(width, agreed_width):
+            raise self.refuse("the bumps it was sent are not those of the published map")
 
     def check_model(self, m: Array, A: Array, S: Array, F: Array, R: Array) -> None:
         """A model that no honest run publishes is not answered."""
@@ -108,6 +108,8 @@ class Promise:
         cut = windows.Windows(edges, released)
         if (counts + 1e-6 < own).any():
             raise self.refuse("the counts leave out this site's readings")
+        if self.plan.n_sensors and counts.max(initial=0.0) > self.plan.n_sensors + 1e-6:
+            raise self.refuse("the counts are of more sensors than there are")
         rate = windows.numbers_per_reading(counts, cut).max(initial=0.0)
         # While a projection is learned the owners give up the oldest slots; they said so.
         if not learning and rate > self.plan.allowed + 1e-9:
@@ -149,6 +151,11 @@ class Promise:
         """Enter a release into the account, or refuse it: exposure adds up over runs."""
         rates = cut.per_slot(windows.numbers_per_reading(counts, cut))
         stamps = self.stamps[span]
+        if multiplier is None and self.account.multipliers(stamps, fingerprint):
+            raise self.refuse(
+                "readings at these slots left under a privacy budget, which a release without noise"
+                " would void"
+            )
         before = self.account.released(stamps, fingerprint)
         worst = int(np.argmax(before + rates))
         if (

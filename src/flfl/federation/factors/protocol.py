@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.federation.messages import Exchange, Field, Protocol
+from flfl.model.shared import projection
 from flfl.model.shared.selection import LENGTHS
 
 Array = NDArray[np.float64]
 Projection = Literal["fixed", "learned", "adaptive"]
 Transform = Literal["none", "sqrt", "log1p"]
 
+MOST_UNDONE = 4
+"""Rounds that may be undone; a run that needs more has come to its end."""
 _CLUMPED = 1.75
 """Measured: half of the sites take about 70 % of what shelters the worst of the others."""
 TRANSFORMS: tuple[Transform, ...] = ("none", "sqrt", "log1p")
@@ -42,6 +45,7 @@ class FactorPlan:
     bounds : limits of the readings, declared beforehand; needed with epsilon
     noise_sites : sites whose noise together must be enough: those that neither drop nor collude
     refits : how often a latent vector that enters the sums may be fitted anew
+    n_sensors : sensors of the network, 0 if not known: sites check what they are sent against it
     holdout : share of the readings that each sensor keeps out of the fit to judge by
     """
 
@@ -62,7 +66,8 @@ class FactorPlan:
     delta: float | None = None
     bounds: tuple[float, float] | None = None
     noise_sites: int = 1
-    refits: int = 8
+    refits: int = 12
+    n_sensors: int = 0
     holdout: float = 0.05
     coverage: float = 0.9
     learning_share: float = 0.15
@@ -91,6 +96,19 @@ class FactorPlan:
         """Share of what shelters a sensor that a coalition takes away: more than its share of the
         sensors, since coalitions are of whole sites, whose sensors stand together on the map."""
         return 1 - (1 - self.collusion) ** _CLUMPED
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds that a site answers at the most: three times the usual, and some undone."""
+        return max(32, self.rounds or 0) + MOST_UNDONE
+
+    def knots(self, rank: int) -> tuple[Array, float]:
+        """Where the bumps of the projection stand, and how wide they are: everyone can tell."""
+        if self.box is None or rank < 2:
+            return np.zeros((0, 2)), 1.0
+        lower, upper = np.array(self.box)
+        knots = projection.knots_on_box(lower, upper, rank - 1)
+        return knots, projection.bump_width(knots, self.width_factor)
 
     @property
     def influence(self) -> float:

@@ -75,8 +75,7 @@ def multiplier(plan: FactorPlan, promise: Promise, span: slice, name: str, readi
     budget.check_delta(plan.delta, readings)
     stamps = promise.stamps[span]
     earlier = promise.account.multipliers(stamps, name)
-    plain = promise.account.released(stamps, name).max(initial=0.0) > 0
-    if plain and not earlier:
+    if promise.account.plain(stamps):
         raise promise.refuse("readings at these slots were released before without noise")
     value = budget.noise_multiplier(plan.epsilon, plan.delta, earlier)
     promise.log.append(

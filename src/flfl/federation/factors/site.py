@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from flfl.federation.factors import release
 from flfl.federation.factors.heads import HEADS, LocalHeads
 from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
+from flfl.federation.factors.order import Order
 from flfl.federation.factors.promise import Promise
 from flfl.federation.factors.protocol import FactorPlan
 from flfl.federation.paper import sensor_stream
@@ -37,6 +39,10 @@ Mask = NDArray[np.bool_]
 
 _AIM = 0.8
 """The guard aims below the cap and stops at it: the iteration nears its aim slowly, from above."""
+_CUT = 5.0
+"""A held-out reading counts as missed by so many spreads at the most."""
+_FAR = 0.2
+"""Share of the held-out readings that a model may miss by more, beyond those that zero misses."""
 _ALONE_STEPS = 5
 """Steps in which a sensor fits its latent vector to a finished model."""
 
@@ -67,12 +73,10 @@ class FactorSite:
         self.exposure = np.zeros(len(sensing.ids))
         self.custody = custody or Custody()
         stamps = np.arange(self.used.shape[1]) if sensing.stamps is None else sensing.stamps
-        self.promise = Promise(
-            plan, sensing.name, sensing.ids, self.custody.cohort, stamps, self.custody.account
-        )
-        self._secret = self.custody.secret or sensor_stream(
-            seed, "noise " + " ".join(sensing.ids)
-        ).bytes(32)
+        order = Order.of(plan, later=memory is not None)
+        self.promise = Promise(plan, sensing.name, sensing.ids, order, stamps, self.custody.account)
+        self._secret = self.custody.secret or secrets.token_bytes(32)
+        self._members = tuple(self.custody.cohort)
         self.heads: LocalHeads | None = None
         self._learned: Array | None = None
 
@@ -84,6 +88,10 @@ class FactorSite:
                 raise self.promise.refuse(f"asked for {kind!r} before the fit")
             return self.heads.answer(kind, body)
         return getattr(self, f"_{kind}")(**body)
+
+    def joined(self, sites: tuple[str, ...]) -> None:
+        """Told who is in the sum for which the guard is computed."""
+        self._members = sites
 
     def recover(self) -> Array:
         """This site's estimates, in the readings' units."""
@@ -110,6 +118,8 @@ class FactorSite:
         calm, units = to_units(s.raw, J, transform, period, s.positions)
         # A glitch says nothing about anyone, not even about its sensor's mean, and is no fair test.
         guess = sensor_step.others_guess(calm, J, smoothers.smoother(J, 3.0, 0.1))
+        if len(J) == 1:  # nobody else to ask: its own neighbours in time
+            guess = sensor_step.median_guess(calm, J)
         glitches = spikes(units.forward(s.raw, s.known), s.known, guess)
         self.used, self._judged = self.used & ~glitches, self.held & ~glitches
         J = self.used.astype(float)
@@ -134,6 +144,7 @@ class FactorSite:
         self._learning = self.plan.projection == "learned" and n == self.plan.learning_slots(N)
         if n != N and not self._learning:
             raise self.promise.refuse(f"asked for {n} of {N} slots")
+        self.promise.check_smoothing(float(length), float(noise))
         self._set_span(slice(0, n), float(scale), float(length), float(noise))
         return self._counts()
 
@@ -169,6 +180,7 @@ class FactorSite:
         self, rank: np.ndarray, learned: np.ndarray, knots: np.ndarray, width: np.ndarray
     ) -> Reply:
         k = int(rank)
+        self.promise.check_projection(k, knots, float(width), learned=bool(learned))
         self.sizes["rank"] = k
         if learned:
             if self._learned is None:
@@ -194,7 +206,7 @@ class FactorSite:
         else:
             self.r = self._guard_r = sensor_step.first_noise(self.Y, self.J, self.smoother)
         self._whitened = self.B
-        self._refits = np.zeros(len(self.B))
+        self._refits = 0
         if self._start_at_projection:
             self.P = self.B
         self._scale = np.ones(len(self.B))
@@ -266,7 +278,7 @@ class FactorSite:
     def _release(self, noise: np.ndarray) -> None:
         """Check the cap, write the release down, and let go."""
         if self.promise.released:
-            # Each new projection is k new equations about the same readings: one a run.
+            # The order of questions rules it out; each new projection is k new equations.
             raise self.promise.refuse("its readings were already projected")
         leverage, refits = self._leverage(noise)
         self.exposure = self.promise.exposure(leverage, refits)
@@ -274,9 +286,12 @@ class FactorSite:
         if self.plan.guarded:
             self.promise.check_exposure(self.exposure)
         series, _ = self._spoken()
+        plan, budget = self.plan, None
+        if self._noisy:
+            budget = plan.epsilon, plan.delta, plan.bounds, plan.noise_sites
         name = fingerprint(
-            series, self.B, self.u, self.windows.edges, self.windows.released,
-            self._smoothing, sorted(self.custody.cohort), self._noisy,
+            series, self.J, self.B, self.u, self.windows.edges, self.windows.released,
+            self._smoothing, sorted(self._members), budget,
         )  # fmt: skip
         if self._noisy:
             readings = int(self._network_counts.sum())
@@ -332,15 +347,18 @@ class FactorSite:
         return self._sums(m, *self._spoken())
 
     def _refit(self, m: Array, A: Array, S: Array, F: Array, R: Array) -> None:
-        """New latent vectors for the sums. Each is k numbers about one sensor: they are counted,
-        and a sensor whose share is used up keeps the vector that it has."""
-        P, r = self.P, self.r
-        spent = self._fit_sensors(m, A, S, F, R, self.plan.influence if self._once else np.inf)
-        if self._once and self.memory is None:
-            over = self._refits + spent > self.plan.refit_share
-            self.P = np.where(over[:, None], P, self.P)
-            self.r = np.where(over, r, self.r)
-            self._refits += np.where(over, 0.0, spent)
+        """New latent vectors for the sums. Each is k numbers about one sensor, so they are counted:
+        after a few, and for a sensor with few readings sooner, the vector stays as it is."""
+        P, r, plan = self.P, self.r, self.plan
+        if not self._once or self.memory is not None:
+            self._fit_sensors(m, A, S, F, R)
+            return
+        self._refits += 1
+        bound = self._refits * m.shape[1] / np.maximum(self.J.sum(axis=1), 1.0)
+        over = (bound > plan.refit_share) | (self._refits > plan.refits)
+        self._fit_sensors(m, A, S, F, R, plan.influence)
+        self.P = np.where(over[:, None], P, self.P)
+        self.r = np.where(over, r, self.r)
 
     def _fit_sensors(
         self, m: Array, A: Array, S: Array, F: Array, R: Array, most: float = np.inf
@@ -369,12 +387,16 @@ class FactorSite:
         held = self._judged[:, self._span_slots]
         truth = self.model_units()[:, self._span_slots]
         miss = np.abs(truth - self.P @ m.T)[held]
+        far, usual = (miss > _CUT).sum(), (np.abs(truth[held]) > _CUT).sum()
+        if far > usual + _FAR * len(miss):
+            # Where nearly all misses are cut to the same, the sum would show the rest one by one.
+            raise self.promise.refuse("the model it was sent is far from all that it observed")
         return {
             "g": g,
             "F": self.B.T @ self.P,
             "R": guard.noise_sum(self.B, self.r),
             # A spike among the held-out readings must not steer the network.
-            "held": float(np.minimum(miss, 5.0).sum()),
+            "held": float(np.minimum(miss, _CUT).sum()),
             "held_n": float(held.sum()),
         }
 
@@ -400,7 +422,11 @@ class FactorSite:
             return np.zeros_like(self.Y)
         spread = np.sqrt(sensor_step.interpolation_variance(self.Y, self.J))
         stamps = self.promise.stamps[self._span_slots]
-        noise = np.stack([normals_at(self._secret, name, stamps) for name in self.sensing.ids])
+        # Another level or another transform has other noise: two of them do not cancel.
+        level = f"{self.plan.blur!r} {self.units.transform} "
+        noise = np.stack(
+            [normals_at(self._secret, level + name, stamps) for name in self.sensing.ids]
+        )
         return self.plan.blur * spread[:, None] * self.J * noise
 
     def model_units(self) -> Array:
@@ -481,7 +507,7 @@ class FactorSite:
 
     def _rewindow(self, edges: np.ndarray, released: np.ndarray, counts: np.ndarray) -> Reply:
         self._set_windows(edges, released, counts)
-        self._refits = np.zeros(len(self.B))
+        self._refits = 0
         self.u = np.ones((len(self.B), len(self.windows)))
         return {"noise": guard.noise_sum(self.B, self._guard_r), "over": 0.0}
 

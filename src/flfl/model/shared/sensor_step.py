@@ -202,12 +202,22 @@ def tame(Y: Array, J: Array, factor: Smoother, clip: float) -> Array:
     True
     """
     guess = others_guess(Y, J, factor)
-    near = neighbours(J * (Y - guess), J > 0)
-    # A median of two neighbours on each side: one spike among them does not move it.
+    guess += median_guess(J * (Y - guess), J)
+    return J * (guess + clip_news(J * (Y - guess), J, clip))
+
+
+def median_guess(E: Array, J: Array) -> Array:
+    """Median of two known neighbours on each side in time: one spike does not move it (M, N).
+
+    Examples
+    --------
+    >>> median_guess(np.array([[1.0, 2.0, 99.0, 2.0, 3.0]]), np.ones((1, 5)))[0, 1:4].tolist()
+    [2.0, 2.0, 2.0]
+    """
+    near = neighbours(E, J > 0)
     values = np.where(np.isfinite(near.distance), near.value, np.nan)
     values[:, np.isnan(values).all(axis=0)] = 0.0
-    guess += np.nanmedian(values, axis=0)
-    return J * (guess + clip_news(J * (Y - guess), J, clip))
+    return np.asarray(np.nanmedian(values, axis=0))
 
 
 def window_response(factor: Smoother, windows: Windows) -> Array:
