@@ -32,6 +32,8 @@ class Watched(FLFL):
         """Sums ``g`` (rounds, windows, k) and the ``m`` each answered (rounds, N, k)."""
         asked = [(a, r) for a, r in self.seen_ if a.kind in ("open", "round")]
         sums = np.array([replies.total["g"] for _, replies in asked])
+        if self.max_exposure < 1:  # the readings came with the first upload only
+            sums[1:] += sums[0]
         zero = np.zeros((self.programs_[0].J.shape[1], sums.shape[2]))
         means = np.array([ask.body.get("m", zero) for ask, _ in asked])
         return sums, means

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 from flfl.federation.coordinator import Ask, Program, Replies
 from flfl.federation.factors.choosing import choose
-from flfl.federation.factors.protocol import MOST_UNDONE, FactorPlan
+from flfl.federation.factors.protocol import MOST_UNDONE, STOP, FactorPlan
 from flfl.federation.ledger import Ledger
 from flfl.model.shared import directions, dynamics, guard, projection, selection, windows
 
@@ -259,7 +259,7 @@ class Coordination:
         for rank in range(int(min(n_sensors, self.n_slots)), 0, -1):
             refits = min(plan.refits * rank * n_sensors / max(readings, 1.0), plan.refit_share)
             cap = float(guard.cap_with_coalition(plan.max_exposure - refits, plan.coalition))
-            if rank <= 0.95 * cap * n_sensors + 1e-9:
+            if rank <= 0.95 * STOP * cap * n_sensors + 1e-9:
                 return rank
         return 0
 

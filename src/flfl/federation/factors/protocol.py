@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 Projection = Literal["fixed", "learned", "adaptive"]
 Transform = Literal["none", "sqrt", "log1p"]
 
+STOP = 0.85
+"""Share of the cap at which the guard has done enough: who knows more than leverage counts on, such
+as a sample of a sensor's readings, reads up to a quarter more than it says."""
 MOST_UNDONE = 4
 """Rounds that may be undone; a run that needs more has come to its end."""
 _CLUMPED = 1.75

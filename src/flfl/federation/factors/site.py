@@ -13,7 +13,7 @@ from flfl.federation.factors.heads import HEADS, LocalHeads
 from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
 from flfl.federation.factors.order import Order
 from flfl.federation.factors.promise import Promise
-from flfl.federation.factors.protocol import FactorPlan
+from flfl.federation.factors.protocol import STOP, FactorPlan
 from flfl.federation.paper import sensor_stream
 from flfl.federation.site import Reply
 from flfl.model.heads.candidates import Fall, spikes
@@ -37,8 +37,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-_AIM = 0.8
-"""The guard aims below the cap and stops at it: the iteration nears its aim slowly, from above."""
+_AIM = 0.7
+"""Where the guard aims, as a share of the cap: the iteration nears its aim slowly, from above."""
 _CUT = 5.0
 """A held-out reading counts as missed by so many spreads at the most."""
 _FAR = 0.2
@@ -235,7 +235,7 @@ class FactorSite:
 
     def _guard(self, noise: np.ndarray) -> Reply:
         h, refits = self._leverage(noise)
-        over = self.promise.exposure(h, refits) > self.plan.max_exposure
+        over = self.promise.exposure(h, refits) > STOP * self.plan.max_exposure
         aim = self.promise.leverage_cap(refits)
         self._scale = guard.rescale(self._scale, h, _AIM * aim)
         self.B = self._whitened * self._scale[:, None]

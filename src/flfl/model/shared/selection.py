@@ -24,6 +24,8 @@ LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Memories, in slots, among which the likelihood chooses."""
 _NOISE = 0.3
 """White noise of the news, relative to its slow part, while the likelihood chooses a memory."""
+_MARGIN = 0.9
+"""Share of the count that is used: news that neighbours share is read better than leverage says."""
 _SOLVE = 1.2e8
 """Multiplications that a solve of the coordinator may cost: about a second."""
 
@@ -188,7 +190,7 @@ def plan(
         most = min(n_sensors - 1, int((_SOLVE / len(counts)) ** (1 / 3)))
         rank = max(int(np.clip(round(1.1 * n + 4), 1, max(most, 1))), 1)
         return Plan(rank, rank, 10 if sparse else 8, inner, float("inf"))
-    allowed = 0.6 * max_exposure
+    allowed = _MARGIN * 0.6 * max_exposure
     if sparse:
         gap = n_sensors / n
         # Readings cannot tell a memory shorter than the gap between them from none.
