@@ -14,7 +14,7 @@ from flfl.audit import Finding, Report, save_view
 from flfl.audit import audit as run_audit
 from flfl.audit.saving import truth_path
 from flfl.benchmark.evaluate import training_mask
-from flfl.cli.privacy import privacy_options, privacy_settings
+from flfl.cli.privacy import method_options, privacy_options, privacy_settings
 from flfl.cli.say import (
     FAILED,
     json_option,
@@ -43,18 +43,8 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     help="sums: the default method. plain: the paper's uploads (flfl-paper).",
 )
 @privacy_options
-@click.option(
-    "--projection",
-    type=click.Choice(["fixed", "learned", "adaptive"]),
-    help="How readings enter the sums.  [default: fixed]",
-)
-@click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
+@method_options
 @click.option("--rounds", type=click.IntRange(min=1), help="Exactly so many rounds.")
-@click.option(
-    "--transformation",
-    type=click.Choice(["none", "sqrt", "log1p"]),
-    help="Of the readings; with --epsilon it cannot be chosen from sums.",
-)
 @click.option("--rate", type=_SHARE, help="Keep only this share of the readings first.")
 @click.option(
     "--pattern",

@@ -1,4 +1,4 @@
-"""The options by which an owner says what may be read of its sensors."""
+"""Options of the default method that several verbs take: above all what may be read of a sensor."""
 
 from __future__ import annotations
 
@@ -48,6 +48,28 @@ _OPTIONS = (
     ),
 )
 _NAMES = ("max_exposure", "collusion", "blur", "epsilon", "delta", "bounds", "secure", "account")
+
+
+_METHOD = (
+    click.option(
+        "--projection",
+        type=click.Choice(["fixed", "learned", "adaptive"]),
+        help="How readings enter the sums.  [default: fixed]",
+    ),
+    click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors."),
+    click.option(
+        "--transformation",
+        type=click.Choice(["none", "sqrt", "log1p"]),
+        help="Of the readings.  [default: chosen from sums; none with --epsilon]",
+    ),
+)
+
+
+def method_options(verb: Verb) -> Verb:
+    """Add ``projection``, ``rank`` and ``transformation`` to a verb."""
+    for option in reversed(_METHOD):
+        verb = option(verb)
+    return verb
 
 
 def privacy_options(verb: Verb) -> Verb:

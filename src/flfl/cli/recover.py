@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flfl.baselines import Method, find
-from flfl.cli.privacy import account_option, privacy_options, privacy_settings
+from flfl.cli.privacy import account_option, method_options, privacy_options, privacy_settings
 from flfl.cli.say import (
     count,
     end_progress,
@@ -52,17 +52,7 @@ from flfl.recovery import recover as recover_table
     type=click.Choice(["quick", "full"]),
     help="quick leaves the costly boosted head out.  [default: full]",
 )
-@click.option(
-    "--projection",
-    type=click.Choice(["fixed", "learned", "adaptive"]),
-    help="How readings enter the sums.  [default: fixed]",
-)
-@click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors.")
-@click.option(
-    "--transformation",
-    type=click.Choice(["none", "sqrt", "log1p"]),
-    help="Of the readings.  [default: chosen from sums; none with --epsilon]",
-)
+@method_options
 @click.option(
     "--save-model",
     "model_out",
