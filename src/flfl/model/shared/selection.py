@@ -24,7 +24,7 @@ LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Memories, in slots, among which the likelihood chooses."""
 _NOISE = 0.3
 """White noise of the news, relative to its slow part, while the likelihood chooses a memory."""
-_MARGIN = 0.9
+_MARGIN = 0.95
 """Share of the count that is used: news that neighbours share is read better than leverage says."""
 _SOLVE = 1.2e8
 """Multiplications that a solve of the coordinator may cost: about a second."""

@@ -212,7 +212,7 @@ def median_guess(E: Array, J: Array) -> Array:
     Examples
     --------
     >>> median_guess(np.array([[1.0, 2.0, 99.0, 2.0, 3.0]]), np.ones((1, 5)))[0, 1:4].tolist()
-    [2.0, 2.0, 2.0]
+    [2.0, 2.0, 3.0]
     """
     near = neighbours(E, J > 0)
     values = np.where(np.isfinite(near.distance), near.value, np.nan)
