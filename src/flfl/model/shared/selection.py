@@ -178,7 +178,7 @@ def plan(
     Examples
     --------
     >>> plan(np.full(100, 30.0), np.full(100, 33.0), 36).rank
-    10
+    11
     """
     seen = counts > 0
     n = float(counts[seen].mean()) if seen.any() else 1.0
