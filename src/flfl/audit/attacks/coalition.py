@@ -3,8 +3,8 @@
 Colluding sites know their own contributions and subtract them; what is left is a sum over the
 honest sensors, which the masks-known solver reads. Beside what it reads on the real news stands
 what was to be expected: the same solver on a synthetic network with the same gaps, projections,
-weights, noise levels, correlations and dynamics, whose model has absorbed its part of the news as
-the real one has. "Beforehand" is the same without the absorption.
+weights, noise levels, correlations and dynamics. "Absorbed" is the same after the synthetic
+network's model has taken its part of the news, as the real one does: mostly too little.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ def coalitions(
 
 @dataclass(frozen=True)
 class Reading:
-    """What one coalition reads: measured, expected, expected beforehand (M,) each."""
+    """What one coalition reads: measured, computed, computed after absorption (M,) each."""
 
     honest: Mask
     measured: Array
     computed: Array
-    beforehand: Array
+    absorbed: Array
     guess: Array
 
 
@@ -173,12 +173,12 @@ def against(case: Case, rng: np.random.Generator) -> Iterator[tuple[Size, list[R
         for honest in coalitions(view.sites, size, case.effort.coalitions, rng):
             rest = honest_rest(system, honest)
             measured, x = solve(rest, honest)
-            computed, beforehand = (
-                solve(with_news(rest, news), honest)[0] for news in (after, before)
+            computed, absorbed = (
+                solve(with_news(rest, news), honest)[0] for news in (before, after)
             )
             guess = masks_known.on_table(rest, view, x)
             guess[~honest] = np.nan
-            found.append(Reading(honest, measured, computed, beforehand, guess))
+            found.append(Reading(honest, measured, computed, absorbed, guess))
         yield size, found
 
 
@@ -187,9 +187,9 @@ def _run(case: Case, attack: Attack) -> Iterator[Finding]:
     allowed = float(case.settings.get("collusion") or 0.0)
     for size, found in against(case, case.rng(attack.name)):
         worst = max(found, key=lambda one: np.nanmax(one.measured, initial=-np.inf))
-        measured, computed, beforehand = (
+        measured, computed, absorbed = (
             float(np.nanmax([np.nanmax(getattr(one, kind)) for one in found]))
-            for kind in ("measured", "computed", "beforehand")
+            for kind in ("measured", "computed", "absorbed")
         )
         held = float(1 - worst.honest.mean())
         last = size.label == "all but one"
@@ -212,7 +212,7 @@ def _run(case: Case, attack: Attack) -> Iterator[Finding]:
                 "colluding_sensors": held,
                 "measured": measured,
                 "computed": computed,
-                "computed_beforehand": beforehand,
+                "computed_absorbed": absorbed,
                 "computed_median": float(np.nanmedian(worst.computed)),
             },
         )
