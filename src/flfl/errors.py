@@ -17,6 +17,10 @@ class OutOfRangeError(FLFLError, OverflowError):
     """A number that does not fit the fixed-point form. Never clipped silently."""
 
 
+class DivergedError(FLFLError, ArithmeticError):
+    """A method ran away: it has no estimate, and says so instead of giving numbers."""
+
+
 class InputError(FLFLError, ValueError):
     """Something given to the package cannot be used as it is.
 

@@ -83,7 +83,7 @@ def test_a_block_is_a_year_of_months_or_24_slots(freq, length):
 def test_a_row_that_failed_says_why():
     table = from_frame(pd.DataFrame({"a": np.arange(9.0), "b": np.arange(9.0)}))
     (row,) = evaluate(table, Sensors.bare(("a", "b")), rates=[0.06], methods=["linear"])
-    assert row.failed == "the estimates are not finite"
+    assert row.failed == "diverged: the estimates are not finite"
     assert row.mae is None
 
 

@@ -13,19 +13,16 @@ from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.model.objective import Observed
 
-RANKS = (3, 10, 20)
-RIDGES = (0.3, 3.0)
-
 
 class LFA(BaseRecoverer):
     """``min sum_known (y_ij - p_i.q_j)^2 + lambda (|P|^2 + |Q|^2)`` on standardised readings.
 
-    Central: it pools the readings. Rank and ridge are chosen on a tenth of the known entries.
+    Central: it pools the readings.
 
     Parameters
     ----------
-    rank : latent factors; None chooses among 3, 10, 20
-    ridge : lambda; None chooses among 0.3 and 3
+    rank : latent factors, or as many as the table can hold
+    ridge : lambda
     sweeps : alternations
     random_state : seed
 
@@ -39,8 +36,8 @@ class LFA(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left"), None],
-        "ridge": [Interval(Real, 0, None, closed="neither"), None],
+        "rank": [Interval(Integral, 1, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="neither")],
         "sweeps": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
@@ -48,8 +45,8 @@ class LFA(BaseRecoverer):
     def __init__(
         self,
         *,
-        rank: int | None = None,
-        ridge: float | None = None,
+        rank: int = 10,
+        ridge: float = 3.0,
         sweeps: int = 15,
         random_state: int = 0,
     ) -> None:
@@ -62,34 +59,12 @@ class LFA(BaseRecoverer):
         self._validate_params()
         scaling = Scaling.fit(Y)
         Z, known = scaling.apply(Y), ~np.isnan(Y)
-        rank, ridge = self._choose(Z, known)
-        P, Q = self._fit_factors(Observed.of(Z, known), rank, ridge)
-        return scaling.undo(P @ Q.T)
-
-    def _choose(self, Z: Array, known: Any) -> tuple[int, float]:
-        ranks = [r for r in RANKS if r <= min(Z.shape)] or [min(Z.shape)]
-        grid = [
-            (rank, ridge)
-            for rank in ([self.rank] if self.rank else ranks)
-            for ridge in ([self.ridge] if self.ridge else RIDGES)
-        ]
-        if len(grid) == 1:
-            return min(grid[0][0], *Z.shape), grid[0][1]
-        held = known & (np.random.default_rng(self.random_state).random(Z.shape) < 0.1)
-        data = Observed.of(Z, known & ~held)
-        errors = []
-        for rank, ridge in grid:
-            P, Q = self._fit_factors(data, rank, ridge)
-            errors.append(float(np.abs((P @ Q.T - Z)[held]).mean()) if held.any() else 0.0)
-        return grid[int(np.argmin(errors))]
-
-    def _fit_factors(self, data: Observed, rank: int, ridge: float) -> tuple[Array, Array]:
-        rng = np.random.default_rng(self.random_state)
-        Q: Array = rng.standard_normal((data.Y.shape[1], rank))
+        data, rank = Observed.of(Z, known), min(self.rank, *Y.shape)
+        Q: Array = np.random.default_rng(self.random_state).standard_normal((Y.shape[1], rank))
         for _ in range(self.sweeps):
-            P = _ridge_rows(data.Y, data.J, Q, ridge)
-            Q = _ridge_rows(data.Y.T, data.J.T, P, ridge)
-        return P, Q
+            P = _ridge_rows(data.Y, data.J, Q, self.ridge)
+            Q = _ridge_rows(data.Y.T, data.J.T, P, self.ridge)
+        return scaling.undo(P @ Q.T)
 
 
 def _ridge_rows(Y: Array, J: Array, Q: Array, ridge: float) -> Array:

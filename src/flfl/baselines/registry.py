@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -31,6 +32,8 @@ class Method:
     pooled : whether it needs all readings in one place
     seeded : whether it draws random numbers
     needs : the optional extra it needs, if any
+    grid : the settings that tuning tries, at most :data:`BUDGET` of them; empty for a method
+        without settings, or one that chooses its own from the readings it is given
     """
 
     name: str
@@ -40,6 +43,18 @@ class Method:
     pooled: bool = False
     seeded: bool = False
     needs: str | None = None
+    grid: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def available(self) -> bool:
+        """Whether the extra that it needs is installed."""
+        return self.needs is None or importlib.util.find_spec(_EXTRAS[self.needs]) is not None
+
+
+BUDGET = 4
+"""Settings that a method may try, the same for all."""
+_EXTRAS = {"neural": "jax"}
+"""The module by which an installed extra is known."""
 
 
 METHODS: dict[str, Method] = {
@@ -65,6 +80,7 @@ METHODS: dict[str, Method] = {
             "latent factors by alternating least squares, central",
             pooled=True,
             seeded=True,
+            grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
         ),
         Method(
             "kalman-em",

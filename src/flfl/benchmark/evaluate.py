@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flfl.baselines import create, find
 from flfl.benchmark.memory import PeakMemory
+from flfl.benchmark.tuning import Tuned, tune
 from flfl.data.grid import MEAN_MONTH
 from flfl.data.masks import hide
 from flfl.data.sensors import Sensors
@@ -21,6 +22,7 @@ from flfl.data.table import Table
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.network import partition
+from flfl.federation.ledger import Ledger
 from flfl.recovery import numbers_per_reading
 
 BLOCK_LENGTH, MONTHLY_BLOCK_LENGTH = 24, 12
@@ -37,6 +39,8 @@ class Row:
     coverage : share of the hidden readings inside the method's own interval, None if it has none
     interval_width : mean width of these intervals
     exchanges : question-and-sum exchanges by phase of the run
+    settings : what tuning chose from the method's grid
+    seconds, tuning_seconds : time of the fit itself, and of choosing its settings
     """
 
     method: str
@@ -56,6 +60,8 @@ class Row:
     bytes_down: int
     failed: str | None = None
     notes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    tuning_seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -69,6 +75,11 @@ class _Scores:
     coverage: float | None = None
     interval_width: float | None = None
     failed: str | None = field(default=None, kw_only=True)
+
+
+def default_block_length(table: Table) -> int:
+    """24 slots, or 12 for monthly readings."""
+    return MONTHLY_BLOCK_LENGTH if table.step == MEAN_MONTH else BLOCK_LENGTH
 
 
 def training_mask(
@@ -88,15 +99,13 @@ def training_mask(
     InputError
         When the rate leaves nothing hidden or nothing to learn from.
     """
-    if block_length is None:
-        block_length = MONTHLY_BLOCK_LENGTH if table.step == MEAN_MONTH else BLOCK_LENGTH
     known = table.known.T
     kept = hide(
         known,
         rate,
         pattern,
         np.random.default_rng(seed),
-        block_length=block_length,
+        block_length=block_length or default_block_length(table),
         regions=partition(sensors).regions if pattern == "outage" else None,
     )
     total = int(known.sum())
@@ -121,6 +130,7 @@ def evaluate(
     seeds: Sequence[int] = (0,),
     block_length: int | None = None,
     options: dict[str, dict[str, Any]] | None = None,
+    tuned: bool = True,
     report: Callable[[Row], None] | None = None,
 ) -> list[Row]:
     """Score every method on every rate, pattern and seed.
@@ -130,6 +140,8 @@ def evaluate(
     rates : shares of the known entries that are kept
     block_length : slots in a block; None for 24, or 12 for monthly readings
     options : constructor arguments by method name
+    tuned : choose what ``options`` leaves open from each method's grid, on entries cut from the
+        training entries (:mod:`flfl.benchmark.tuning`)
     report : called with each row as it is finished
     """
     given = options or {}
@@ -148,35 +160,54 @@ def evaluate(
     for cell in cells:
         kept = mask(cell)
         for method in methods:
-            row = _run(table, sensors, kept, method, cell, given.get(method, {}))
+            row = run_cell(
+                table,
+                sensors,
+                kept,
+                method,
+                cell,
+                given.get(method, {}),
+                tuning_block=(block_length or default_block_length(table)) if tuned else None,
+            )
             rows.append(row)
             if report is not None:
                 report(row)
     return rows
 
 
-def _run(
+def run_cell(
     table: Table,
     sensors: Sensors,
     kept: NDArray[np.bool_],
     method: str,
     cell: Cell,
     options: dict[str, Any],
+    *,
+    tuning_block: int | None = None,
 ) -> Row:
+    """One method on one mask; ``tuning_block`` is the run length of tuning, None for none."""
     pattern, rate, seed = cell
     # The hidden readings are not in the table that the method is given.
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
-    model = create(method, seed=seed, **options)
-    failed = None
+    scores, ledger, chosen = _Scores(), Ledger(), Tuned()
     start = time.perf_counter()
+    fitting = start
     with PeakMemory() as memory:
         try:
+            if tuning_block is not None:
+                chosen = tune(
+                    find(method), seen, sensors, pattern, seed,
+                    block_length=tuning_block, options=options,
+                )  # fmt: skip
+            fitting = time.perf_counter()
+            model = create(method, seed=seed, **(dict(chosen.options) | options))
             model.fit(seen, sensors=sensors)
+            ledger = model.ledger_
         except (ArithmeticError, np.linalg.LinAlgError) as error:
-            failed = f"{type(error).__name__}: {error}"
-    seconds = time.perf_counter() - start
-    scores = _score(table, kept, model) if failed is None else _Scores(failed=failed)
-    ledger = model.ledger_
+            scores = _Scores(failed=f"{type(error).__name__}: {error}")
+    seconds = time.perf_counter() - fitting
+    if scores.failed is None:
+        scores = _score(table, kept, model)
     return Row(
         method=method,
         rate=rate,
@@ -190,8 +221,14 @@ def _run(
         bytes_up=ledger.bytes_up,
         bytes_down=ledger.bytes_down,
         notes=tuple(ledger.notes),
+        settings=dict(chosen.options),
+        tuning_seconds=fitting - start,
         **asdict(scores),
     )
+
+
+_RUNAWAY = 100.0
+"""An estimate this many ranges outside all that was observed is no estimate."""
 
 
 def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scores:
@@ -200,7 +237,11 @@ def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scor
     truth, estimates = table.values.to_numpy()[hidden], model.estimates_[hidden]
     error = estimates - truth
     if not np.isfinite(error).all():
-        return _Scores(failed="the estimates are not finite")
+        return _Scores(failed="diverged: the estimates are not finite")
+    seen = table.values.to_numpy()[kept.T]
+    middle, reach = (seen.max() + seen.min()) / 2, max(float(np.ptp(seen)), np.finfo(float).tiny)
+    if np.abs(estimates - middle).max() > _RUNAWAY * reach:
+        return _Scores(failed=f"diverged: estimates up to {np.abs(estimates).max():.3g}")
     mae, rmse = float(np.abs(error).mean()), float(np.sqrt((error**2).mean()))
     bounds = model.interval()
     if bounds is None:

@@ -40,6 +40,13 @@ HEADER = (
     type=click.IntRange(min=1),
     help="Slots in a block.  [default: 24, or 12 for monthly readings]",
 )
+@click.option(
+    "--tune/--no-tune",
+    "tuned",
+    default=True,
+    show_default=True,
+    help="Choose each method's settings from its grid, on entries cut from the training entries.",
+)
 @privacy_options
 @json_option
 def evaluate(
@@ -48,6 +55,7 @@ def evaluate(
     methods: str,
     seeds: int,
     block_length: int | None,
+    tuned: bool,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -80,6 +88,7 @@ def evaluate(
         seeds=range(seeds),
         block_length=block_length,
         options={"flfl": settings},
+        tuned=tuned,
         report=_progress,
     )
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flfl.baselines import METHODS
+from flfl.baselines import METHODS, Method
 from flfl.cli.say import json_option, print_json, print_table
 
 
@@ -18,13 +18,19 @@ def methods(as_json: bool) -> None:
       flfl methods --json
     """
     if as_json:
-        keys = ("name", "federated", "needs", "summary")
+        keys = ("name", "federated", "needs", "available", "summary")
         print_json({"methods": [{key: getattr(m, key) for key in keys} for m in METHODS.values()]})
         return
     print_table(
         ["name", "federated", "needs"],
-        [[m.name, "yes" if m.federated else "no", m.needs or "-"] for m in METHODS.values()],
+        [[m.name, "yes" if m.federated else "no", _needs(m)] for m in METHODS.values()],
     )
     click.echo()
     for method in METHODS.values():
         click.echo(f"{method.name}: {method.summary}")
+
+
+def _needs(method: Method) -> str:
+    if method.needs is None:
+        return "-"
+    return method.needs if method.available else f"{method.needs} (not installed)"
