@@ -99,6 +99,7 @@ def read_readings(
     if columns is not None:
         draft = draft_long(raw, columns, rules)
     else:
+        _refuse_parameter(raw, parameter)
         time, notes = pick_time_column(raw, time_column)
         draft = draft_wide(raw, time, rules)
         draft.notes += notes
@@ -167,6 +168,15 @@ def _check_one_time(raw: RawFile) -> None:
                 remedy="Join them in one column, such as 2024-01-31 06:00, or name the one that "
                 "is the time with time_column",
             )
+
+
+def _refuse_parameter(raw: RawFile, parameter: str | None) -> None:
+    if parameter is not None:
+        raise InputError(
+            f"a wide table has no parameter to choose; {parameter!r} was asked for",
+            where=raw.where(),
+            remedy="Leave parameter out",
+        )
 
 
 def _check_names(raw: RawFile) -> None:
