@@ -176,7 +176,7 @@ def _refuse_columns(path: str | Path, *given: str | None) -> None:
     useless = [name for name, value in zip(names, given, strict=True) if value is not None]
     if useless:
         raise InputError(
-            f"{', '.join(useless)} means nothing here: a NetCDF file has variables, and times in UTC",
+            f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
             where=str(path),
             remedy="Leave it out; choose the variable of the readings with parameter",
         )
