@@ -146,7 +146,8 @@ def recover(
     """
     start = time.perf_counter()
     table = readings if isinstance(readings, Table) else from_frame(readings)
-    network = resolve_sensors(table.sensor_ids, sensors, sites)
+    known = Sensors.of_table(table) if sensors is None else sensors
+    network = resolve_sensors(table.sensor_ids, known, sites)
     notes = [*table.notes, *network.notes]
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")

@@ -8,6 +8,7 @@ from flfl.cli.audit import audit
 from flfl.cli.data import data
 from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
+from flfl.cli.inspect import inspect
 from flfl.cli.methods import methods
 from flfl.cli.recover import recover
 from flfl.cli.say import FriendlyGroup
@@ -22,9 +23,10 @@ def main(debug: bool) -> None:
     \b
     Try:
       flfl demo
+      flfl inspect readings.csv
       flfl recover readings.csv --sensors sensors.csv --out filled.csv
     """
 
 
-for verb in (demo, recover, evaluate, audit, methods, data):
+for verb in (demo, inspect, recover, evaluate, audit, methods, data):
     main.add_command(verb)
