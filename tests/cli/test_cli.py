@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from flfl.cli import main
-from flfl.cli.recover import _gained
 from flfl.cli.say import FriendlyGroup
 from flfl.data.synth import synthesize
 from flfl.data.write import write_recovered, write_sensors
+from flfl.recovery.verdict import verdict
 
 QUICK = ("--effort", "quick")
 
@@ -323,7 +323,8 @@ def test_words_for_one_sensor_and_no_scores(run, tmp_path):
 )
 def test_what_federation_bought(ours, words):
     scores = {"flfl": {"mae": ours}, "alone": {"mae": 1.0}, "linear": {"mae": 2.0}}
-    assert _gained(scores).endswith(words)
+    said = verdict(scores, (), (), "flfl")
+    assert words in said
 
 
 def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,16 @@ def finish(
     title: str = "",
 ) -> None:
     """Write the filled table and, if wanted, the flags; say what was done."""
-    write_result(out, flags_path, table, result.values, result.flags, result.lower, result.upper)
+    write_result(
+        out,
+        flags_path,
+        table,
+        result.values,
+        result.flags,
+        result.lower,
+        result.upper,
+        result.provenance,
+    )
     flags = None if flags_path is None else str(flags_path)
     if as_json:
         print_json(result.summary() | {"out": str(out), "flags": flags})
@@ -176,42 +185,9 @@ def _sentences(result: Recovery, method: str) -> Iterator[str]:
                 for name, scores in result.scores.items()
             ],
         )
-    if "flfl" in result.scores:
-        yield f"{_gained(result.scores)} {_who_gained(summary)}"
+    if result.verdict:
+        yield result.verdict
     yield _what_left(summary, find(method))
-
-
-def _gained(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """One plain sentence on what the network was good for."""
-    alone = min(scores["alone"]["mae"], scores["linear"]["mae"])
-    change = round(100 * (1 - scores["flfl"]["mae"] / alone)) if alone else 0
-    if change > 0:
-        return (
-            f"What federation bought: the error is {change} % below each sensor"
-            f" alone{_over_sites(scores)}."
-        )
-    above = f"{-change} % above" if change else "the same as that of"
-    return f"Federation bought nothing here: the error is {above} each sensor alone."
-
-
-def _over_sites(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """The same against what each owner could do with its own sensors, where that was tried."""
-    if not scores.get("site", {}).get("mae"):
-        return ""
-    change = 100 * (1 - scores["flfl"]["mae"] / scores["site"]["mae"])
-    if change < 0.5:
-        return ", but not below what each site does with its own sensors"
-    return f", and {change:.0f} % below what each site does with its own sensors"
-
-
-def _who_gained(summary: dict[str, Any]) -> str:
-    gaining, others = summary["sensors_gaining"], summary["sensors_not_gaining"]
-    untested = summary["sensors"] - gaining - others
-    return (
-        f"{count(gaining, 'sensor')} of {gaining + others} {'gains' if gaining == 1 else 'gain'}"
-        f" from the network, {others} {'does' if others == 1 else 'do'} not"
-        + (f" ({untested} not tested)." if untested else ".")
-    )
 
 
 def _what_left(summary: dict[str, Any], method: Method) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -23,6 +24,7 @@ from flfl.data.times import time_texts
 
 __all__ = [
     "FLAGS",
+    "Provenance",
     "check_writable",
     "flags_of",
     "write_flags",
@@ -35,6 +37,25 @@ FLAGS = ("observed", "recovered", "refused")
 Numbers = NDArray[np.float64] | pd.DataFrame
 Words = NDArray[np.object_] | pd.DataFrame
 Extra = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """What is said of the cells that were not observed, besides value and interval.
+
+    Attributes
+    ----------
+    reasons : time x sensor, why a cell was refused; empty text elsewhere
+    method : what recovered the recovered ones
+    run_id : the name of the run
+    limits : between which numbers a recovered value lies, also when it has been rounded
+    """
+
+    reasons: Words
+    method: str
+    run_id: str
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
 
 # Cells turned to text at a time: enough to be quick, little enough to stay small in memory.
 _PIECE_CELLS = 1 << 20
@@ -77,13 +98,15 @@ def write_flags(
     flags: Words | None = None,
     lower: Numbers | None = None,
     upper: Numbers | None = None,
+    provenance: Provenance | None = None,
 ) -> None:
-    """Write one row a cell: time, sensor, value, flag, lower, upper.
+    """Write one row a cell: time, sensor, value, flag, lower, upper[, method, reason, run_id].
 
     ``flag`` is ``observed``, ``recovered`` or ``refused``; the interval of an observed cell, or
-    one that is not given, is empty. See `write_recovered` for the rest.
+    one that is not given, is empty. With ``provenance`` a recovered cell has its method, a refused
+    one the reason, both the run. See `write_recovered` for the rest.
     """
-    write_result(None, path, table, values, flags, lower, upper)
+    write_result(None, path, table, values, flags, lower, upper, provenance)
 
 
 def write_result(
@@ -94,6 +117,7 @@ def write_result(
     flags: Words | None = None,
     lower: Numbers | None = None,
     upper: Numbers | None = None,
+    provenance: Provenance | None = None,
 ) -> None:
     """Write the filled table, its flags, or both; of both, neither appears without the other."""
     paths = [path for path in (filled_path, flags_path) if path is not None]
@@ -105,6 +129,8 @@ def write_result(
         writers[filled_path] = _filled_writer(Path(filled_path), table, filled)
     if flags_path is not None:
         extra = _extra(table, filled, flags, lower, upper)
+        if provenance is not None:
+            extra |= _origin(extra["flag"], provenance)
         names = ("time", "sensor", "value")
         writers[flags_path] = _long_writer(Path(flags_path), table, filled, names, extra)
     write_files(writers)
@@ -156,6 +182,17 @@ def _extra(
         given = np.nan if bound is None else _numbers(table, name, bound)
         extra[name] = np.where(table.known, np.nan, given)
     return extra
+
+
+def _origin(flags: NDArray[Any], provenance: Provenance) -> Extra:
+    reasons = np.asarray(provenance.reasons, dtype=object)
+    if reasons.shape != flags.shape:
+        raise ValueError(f"reasons has shape {reasons.shape}, the table {flags.shape}")
+    return {
+        "method": np.where(flags == "recovered", provenance.method, "").astype(object),
+        "reason": np.where(flags == "refused", reasons, ""),
+        "run_id": np.where(flags == "observed", "", provenance.run_id).astype(object),
+    }
 
 
 def _time_column(table: Table) -> tuple[str, Sequence[str]]:
