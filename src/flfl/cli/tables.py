@@ -109,7 +109,7 @@ def read_tables(
         how["sentinels"] = sentinels
     table = read_readings(readings, **how)
     ids = table.sensor_ids
-    network = Sensors.bare(ids) if sensors_path is None else read_sensors(sensors_path, ids)
+    network = Sensors.of_table(table) if sensors_path is None else read_sensors(sensors_path, ids)
     if sites is not None:
         network = network.with_sites(read_sites(sites, ids, sensors_path=sensors_path))
     return table, network

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 
 from flfl.data.cells import decimal_mark, to_numbers
 from flfl.data.files import RawFile
-from flfl.data.table import listing
+from flfl.data.table import CoordinateKind, listing
 from flfl.errors import InputError
-
-CoordinateKind = Literal["latlon", "metric"]
 
 ID_NAMES = (
     "sensor_id", "sensor", "sensorid", "id", "station", "station_id", "stationid", "site_id",

@@ -17,13 +17,12 @@ from flfl.data.sensor_columns import (
     ID_NAMES,
     REGION_NAMES,
     SITE_NAMES,
-    CoordinateKind,
     coordinates,
     id_column,
     labels,
     rows_of,
 )
-from flfl.data.table import listing
+from flfl.data.table import CoordinateKind, Table, listing
 from flfl.errors import InputError
 
 
@@ -54,6 +53,17 @@ class Sensors:
     def bare(cls, ids: Sequence[str]) -> Sensors:
         """Sensors of which only the names are known."""
         return cls(ids=tuple(ids))
+
+    @classmethod
+    def of_table(cls, table: Table) -> Sensors:
+        """What the file of readings itself says of its sensors: names, perhaps coordinates."""
+        found = table.coordinates is not None
+        return cls(
+            ids=table.sensor_ids,
+            coordinates=table.coordinates,
+            kind=table.coordinate_kind,
+            notes=("The coordinates are those in the file of readings.",) if found else (),
+        )
 
     def subset(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sensors:
         """The chosen sensors (a mask or positions), in their order."""

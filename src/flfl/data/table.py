@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-FileFormat = Literal["csv", "parquet"]
+FileFormat = Literal["csv", "parquet", "netcdf"]
 Layout = Literal["wide", "long"]
+CoordinateKind = Literal["latlon", "metric"]
+
+
+@dataclass(frozen=True, eq=False)
+class NetcdfForm:
+    """The NetCDF file around the readings, so that it can be written again.
+
+    Attributes
+    ----------
+    skeleton : xarray.Dataset
+        Everything but the readings, as stored: no time decoded, nothing scaled, every attribute
+        and encoding kept. The times in it have the order and the number of the file's.
+    variable : str
+        Name of the variable that holds the readings.
+    dims, shape : tuple
+        Its dimensions and their lengths, in the order of the file. The sensors are all dimensions
+        but the time, the last one running fastest (and in wide order: slots x sensors).
+    time_dim : str
+        The dimension that is the time.
+    time_name : str
+        The variable that holds the times, in ``skeleton``.
+    dtype : numpy.dtype
+        How a reading is stored.
+    attributes, encoding : mapping
+        Of the variable as stored: ``units``, ``_FillValue``, ``scale_factor``, chunk sizes, ….
+    """
+
+    skeleton: Any
+    variable: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    time_dim: str
+    time_name: str
+    dtype: np.dtype[Any]
+    attributes: Mapping[str, Any]
+    encoding: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +60,7 @@ class Source:
     ----------
     path : Path
         The file that was read.
-    format : {"csv", "parquet"}
+    format : {"csv", "parquet", "netcdf"}
     layout : {"wide", "long"}
     time_column, sensor_column, value_column : str or None
         Column names; the last two are None in the wide layout.
@@ -37,6 +73,21 @@ class Source:
         which has no text to keep.
     by_sensor : bool
         A long file that lists one sensor after another, not one time after another.
+    columns : tuple of str
+        The columns of a long file in its order, as far as they can be written again: time, sensor,
+        value and the carried ones.
+    carried_by_sensor : mapping of str to pyarrow.Array
+        Other columns of a long file whose cell depends on the sensor alone (unit, latitude, …):
+        one cell a sensor, in the order of the table.
+    carried_by_slot : mapping of str to pyarrow.Array
+        Other columns whose cell depends on the time alone (local time): one cell a slot.
+    zone : str or None
+        The zone or offset in which the file gives its times: ``UTC``, ``Europe/Berlin``,
+        ``+02:00``, or ``+01:00/+02:00`` when it changes. None when it gives none.
+    schema : pyarrow.Schema or None
+        Of a Parquet file: the stored types, zone and metadata, columns in the order of the file.
+    netcdf : NetcdfForm or None
+        Of a NetCDF file: everything around the readings.
     """
 
     path: Path
@@ -51,6 +102,12 @@ class Source:
     line_end: str = "\n"
     texts: pa.Table | None = None
     by_sensor: bool = False
+    columns: tuple[str, ...] = ()
+    carried_by_sensor: Mapping[str, pa.Array] = field(default_factory=dict)
+    carried_by_slot: Mapping[str, pa.Array] = field(default_factory=dict)
+    zone: str | None = None
+    schema: pa.Schema | None = None
+    netcdf: NetcdfForm | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +130,13 @@ class Table:
         Slots in the order of the rows that were given, where that differs from time order.
     notes : tuple of str
         What was understood, in plain sentences.
+    units : tuple of str or None
+        The unit of every sensor as the file names it, empty where it names none. None when the
+        file says nothing of units.
+    coordinates : float array, sensors x 2, or None
+        Where the sensors stand, when the file of readings itself says so.
+    coordinate_kind : {"latlon", "metric"} or None
+        Latitude and longitude in degrees, or x and y in metres.
     """
 
     values: pd.DataFrame
@@ -81,6 +145,15 @@ class Table:
     source: Source | None = None
     notes: tuple[str, ...] = ()
     order: NDArray[np.intp] | None = None
+    units: tuple[str, ...] | None = None
+    coordinates: NDArray[np.float64] | None = None
+    coordinate_kind: CoordinateKind | None = None
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that all sensors share; None when there is none, or more than one."""
+        named = set(self.units or ("",))
+        return named.pop() or None if len(named) == 1 else None
 
     @property
     def sensor_ids(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from flfl.data.sensor_columns import CoordinateKind
+from flfl.data.table import CoordinateKind
 
 Array = NDArray[np.float64]
 Symmetrize = Literal["none", "mean", "max"]

@@ -91,7 +91,8 @@ def recover(
     start = time.perf_counter()
     rules = Rules(max_gap, min_readings, bounds)
     table = readings if isinstance(readings, Table) else from_frame(readings)
-    network = resolve_sensors(table.sensor_ids, sensors, sites)
+    known = Sensors.of_table(table) if sensors is None else sensors
+    network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     settings = {"method": method, "seed": seed, **options, **vars(rules)}
     if options.get("epsilon") is not None:
