@@ -8,17 +8,14 @@ from typing import Any
 
 import click
 
-from flfl.baselines import Method, find
+from flfl.baselines import find
 from flfl.cli.privacy import account_option, method_options, privacy_options, privacy_settings
 from flfl.cli.say import (
-    count,
     end_progress,
-    figure,
     json_option,
     print_json,
     round_progress,
     seed_option,
-    size,
     table_lines,
 )
 from flfl.cli.tables import input_files, read_tables, table_options
@@ -28,6 +25,7 @@ from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
+from flfl.report.words import count, figure, what_left
 
 
 @click.command()
@@ -187,27 +185,4 @@ def _sentences(result: Recovery, method: str) -> Iterator[str]:
         )
     if result.verdict:
         yield result.verdict
-    yield _what_left(summary, find(method))
-
-
-def _what_left(summary: dict[str, Any], method: Method) -> str:
-    """Plain sentences on what left the sites."""
-    if method.pooled:
-        return "Every reading was brought to one place: this method keeps nothing at home."
-    if not method.federated:
-        return "Nothing left any site: each sensor was filled from its own readings."
-    sites = max(summary["sites"], 1)
-    sent = (
-        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
-        f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
-        f" {size(summary['bytes_raw'] / sites)}."
-    )
-    numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
-    if numbers >= 1 or worst >= 1:
-        return f"{sent} The coordinator can compute every reading from what it received."
-    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
-    return (
-        f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
-        f" sensor's news, median {summary['exposure']['median']:.2f}."
-    )
+    yield what_left(summary, find(method))
