@@ -171,5 +171,6 @@ function sortTable(heading) {
 
 Page.open().then((page) => {
   window.flflPage = page;
+  performance.mark("flfl-ready");
   document.documentElement.dataset.ready = "yes";
 });
