@@ -229,7 +229,6 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
         bars = chart.vbar(
             x=dodge("gap", 0.27 * (i - (len(errors) - 1) / 2), range=chart.x_range),
             top=name, source=source, width=0.24, line_width=0, name=f"bars-{i}",
-            legend_label=name,
         )  # fmt: skip
         chart.add_tools(
             HoverTool(
@@ -240,8 +239,6 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
         )
     chart.y_range.start = 0
     chart.xgrid.visible = False
-    chart.add_layout(chart.legend[0], "above")
-    chart.legend.orientation = "horizontal"
     return chart
 
 

@@ -32,7 +32,7 @@ class Page {
       `${one.observed} observed, ${one.recovered} recovered, ${one.refused} refused` +
       (one.hidden ? `; self-test error ${short(one.errors[0])}` : "");
     for (const row of document.querySelectorAll("#by-sensor tbody tr")) {
-      row.setAttribute("aria-selected", String(Number(row.dataset.sensor) === this.chosen));
+      row.setAttribute("aria-current", String(Number(row.dataset.sensor) === this.chosen));
     }
     for (const button of document.querySelectorAll("#sensor-list button")) {
       button.setAttribute("aria-pressed", String(Number(button.dataset.sensor) === this.chosen));
