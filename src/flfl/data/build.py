@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
 from flfl.data.grid import Grid, complete_times, infer_grid
+from flfl.data.rawfile import RawFile
 from flfl.data.table import Layout, Source, Table, listing
+from flfl.data.texts import Texts
 from flfl.data.times import Times, texts_like
 from flfl.errors import InputError
 
@@ -26,7 +26,7 @@ class Draft:
     ids: list[str]
     matrix: NDArray[np.float64]
     notes: list[str]
-    texts: list[pa.Array] | None = None
+    texts: Texts | None = None
     order: NDArray[np.intp] | None = None
     layout: Layout = "wide"
     time_column: str = ""
@@ -103,17 +103,13 @@ def _insert_absent(draft: Draft, grid: Grid) -> Grid:
     draft.time_texts, draft.matrix, draft.order = texts.tolist(), matrix, None
     draft.times = Times(index, index, draft.times.format)
     if draft.texts is not None:
-        take = pa.array(slot, mask=slot < 0)
-        draft.texts = [column.take(take) for column in draft.texts]
+        draft.texts = draft.texts.take(slot)
     positions = np.arange(len(index), dtype=np.float64)
     return Grid(positions, grid.step, grid.name, True, grid.months)
 
 
 def _source(draft: Draft) -> Source:
     raw = draft.raw
-    texts = None
-    if draft.texts is not None:
-        texts = pa.table(draft.texts, names=draft.ids)
     return Source(
         path=raw.path,
         format=raw.format,
@@ -125,8 +121,10 @@ def _source(draft: Draft) -> Source:
         delimiter=raw.delimiter,
         decimal=draft.decimal,
         line_end=raw.line_end,
-        texts=texts,
+        texts=draft.texts,
         by_sensor=draft.by_sensor,
+        schema=raw.schema,
+        netcdf=raw.netcdf,
     )
 
 

@@ -10,16 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
+from flfl.data.marks import MISSING_MARKS
+from flfl.data.rawfile import RawFile
 from flfl.errors import InputError
 
 Duplicates = Literal["refuse", "mean", "first"]
 
-# What pandas reads as missing, in lower case.
-MISSING_MARKS = (
-    "", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
-    "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
-)  # fmt: skip
 _QUICK_MARKS = ("", "NaN", "nan", "NA", "N/A", "null", "NULL", "None")
 _DECIMAL_COMMA = r"^[+-]?\d+,\d*([eE][+-]?\d+)?$"
 
@@ -27,7 +23,7 @@ _DECIMAL_COMMA = r"^[+-]?\d+,\d*([eE][+-]?\d+)?$"
 def to_numbers(
     raw: RawFile, column: int, decimal: str = ".", hint: str = ""
 ) -> NDArray[np.float64]:
-    """The numbers of one column, NaN where missing; refuses text and infinite values."""
+    """The numbers of one column, NaN where missing; refuses text."""
     array, name = raw.columns[column], raw.names[column]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -43,14 +39,19 @@ def to_numbers(
             where=raw.where(column=name),
             remedy="Remove the column, or turn it into numbers",
         )
-    infinite = np.flatnonzero(np.isinf(numbers))
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def refuse_infinite(raw: RawFile, columns: Sequence[int], matrix: NDArray[np.float64]) -> None:
+    """Refuse the first infinite reading of a sensors x rows matrix."""
+    infinite = np.argwhere(np.isinf(matrix))
     if len(infinite):
+        sensor, row = infinite[0].tolist()
         raise InputError(
             "the reading is infinite",
-            where=raw.where(int(infinite[0]), name),
+            where=raw.where(row, raw.names[columns[sensor]]),
             remedy="Leave the cell empty if the reading is missing",
         )
-    return np.asarray(numbers, dtype=np.float64)
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -130,12 +131,6 @@ def drop_sentinels(values: NDArray[np.float64], sentinels: Sequence[float]) -> t
             plural = "value" if count == 1 else "values"
             notes.append(f"{count} {plural} equal to {sentinel:g} read as missing.")
     return tuple(notes)
-
-
-def known_texts(texts: pa.Array, values: NDArray[np.float64]) -> pa.Array:
-    """Keep the text of observed cells only."""
-    missing = np.isnan(values)
-    return _without(texts, pa.array(missing)) if missing.any() else texts
 
 
 def gather(

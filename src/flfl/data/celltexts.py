@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.data.table import Table
+from flfl.data.texts import Slots
 
-Slots = NDArray[np.intp]
+# Cells looked at together when the decimals are counted.
+_SCANNED_CELLS = 1 << 21
 
 
 class CellTexts:
@@ -37,8 +39,8 @@ class CellTexts:
         texts = np.full(len(slots), "", dtype=object)
         texts[~known] = self.numbers(self.filled[slots, sensor][~known], sensor)
         if self.texts is not None:
-            column = self.texts.column(sensor).take(pa.array(slots[known]))
-            texts[known] = column.to_numpy()
+            column = self.texts.column(sensor, slots)
+            texts[known] = column.to_numpy(zero_copy_only=False)[known]
         else:
             texts[known] = [repr(number) for number in self.filled[slots[known], sensor].tolist()]
         result: list[str] = texts.tolist()
@@ -57,21 +59,34 @@ class CellTexts:
     @cached_property
     def decimals(self) -> list[int | None]:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
-        return [self._decimals_of(sensor) for sensor in range(self.filled.shape[1])]
+        slots, sensors = self.filled.shape
+        parts = np.array_split(np.arange(slots), -(-slots * sensors // _SCANNED_CELLS))
+        found = [[self._decimals_of(i, part) for i in range(sensors)] for part in parts]
+        return [_most(one) for one in zip(*found, strict=True)]
 
-    def _decimals_of(self, sensor: int) -> int | None:
+    def _decimals_of(self, sensor: int, slots: Slots) -> float:
+        """The most decimals among some cells: -1 when none is known, infinite for exponents."""
+        known = self.known[slots, sensor]
         if self.texts is not None:
-            texts = pc.utf8_trim_whitespace(self.texts.column(sensor).drop_null())
+            texts = self.texts.column(sensor, slots).filter(pa.array(known))
         else:
-            observed = self.filled[self.known[:, sensor], sensor].tolist()
+            observed = self.filled[slots[known], sensor].tolist()
             texts = pa.array([repr(number) for number in observed], pa.string())
         if len(texts) == 0:
-            return 2
+            return -1
         if pc.any(pc.match_substring_regex(texts, "[eE]")).as_py():
-            return None
+            return np.inf
+        texts = pc.utf8_trim_whitespace(texts)
         point = pc.find_substring(texts, self.decimal)
-        after = pc.subtract(pc.subtract(pc.utf8_length(texts), point), 1)
-        return int(pc.max(pc.if_else(pc.less(point, 0), 0, after)).as_py())
+        after = pc.subtract(pc.subtract(pc.binary_length(texts), point), 1)
+        return float(pc.max(pc.if_else(pc.less(point, 0), 0, after)).as_py())
+
+
+def _most(decimals: tuple[float, ...]) -> int | None:
+    most = max(decimals)
+    if most < 0:
+        return 2
+    return None if np.isinf(most) else int(most)
 
 
 def _round(numbers: NDArray[np.float64], decimals: int | None) -> list[float]:

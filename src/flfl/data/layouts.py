@@ -18,12 +18,14 @@ from flfl.data.cells import (
     gather,
     gather_texts,
     is_numeric,
-    known_texts,
+    refuse_infinite,
     to_numbers,
 )
-from flfl.data.files import RawFile
+from flfl.data.csvfile import parse_numbers
+from flfl.data.rawfile import RawFile
 from flfl.data.stamps import duplicate_error, read_times, refuse_null, unique_times
 from flfl.data.table import listing
+from flfl.data.texts import ColumnTexts, line_texts
 from flfl.data.times import TIME_NAMES
 from flfl.errors import InputError
 
@@ -119,18 +121,31 @@ def draft_wide(
         )
     if any(not raw.names[i] for i in sensors):
         raise InputError("column 1 has no name", where=raw.where(), remedy="Name it in the header")
-    times, texts = read_times(raw, time, raw.columns[time], lambda i: i)
-    decimal = decimal_mark(raw, sensors)
-    matrix = np.empty((len(sensors), raw.rows))
-    for row, column in enumerate(sensors):
-        matrix[row] = to_numbers(raw, column, decimal, _WIDE_HINT)
+    cells, matrix, decimal = _wide_cells(raw, time, sensors)
+    times, texts = read_times(raw, time, cells, lambda i: i)
     notes = drop_sentinels(matrix, sentinels)
     draft = Draft(raw, times, texts, [raw.names[i] for i in sensors], matrix, list(notes))
     draft.time_column, draft.decimal = raw.names[time], decimal
     if raw.format == "csv":
-        columns = [raw.columns[i] for i in sensors]
-        draft.texts = [known_texts(c, v) for c, v in zip(columns, matrix, strict=True)]
+        lines = line_texts(raw, sensors, len(texts))
+        draft.texts = lines or ColumnTexts([raw.columns[i] for i in sensors])
     return _sorted_wide(draft, duplicates)
+
+
+def _wide_cells(
+    raw: RawFile, time: int, sensors: Sequence[int]
+) -> tuple[pa.Array, NDArray[np.float64], str]:
+    """The time cells, the readings as sensors x rows, and the decimal mark."""
+    quick = parse_numbers(raw, time) if raw.format == "csv" else None
+    if quick is not None:
+        refuse_infinite(raw, sensors, quick[1])
+        return *quick, "."
+    decimal = decimal_mark(raw, sensors)
+    matrix = np.empty((len(sensors), raw.rows))
+    for row, column in enumerate(sensors):
+        matrix[row] = to_numbers(raw, column, decimal, _WIDE_HINT)
+    refuse_infinite(raw, sensors, matrix)
+    return raw.columns[time], matrix, decimal
 
 
 def _sorted_wide(draft: Draft, duplicates: Duplicates) -> Draft:
@@ -142,7 +157,7 @@ def _sorted_wide(draft: Draft, duplicates: Duplicates) -> Draft:
         draft.notes.append("The rows were not in time order; they have been sorted.")
         draft.matrix = draft.matrix[:, first]
         if draft.texts is not None:
-            draft.texts = [column.take(pa.array(first)) for column in draft.texts]
+            draft.texts = draft.texts.take(first)
     else:
         if duplicates == "refuse":
             raise duplicate_error(draft.raw, draft.times, draft.time_texts, slot, slot, None)
@@ -163,9 +178,13 @@ def _merge_rows(draft: Draft, slot: NDArray[np.intp], slots: int, duplicates: Du
     draft.note_duplicates(rows - slots, "rows", duplicates)
     if draft.texts is not None:
         local = np.where(row < 0, -1, row - np.arange(sensors)[:, None] * rows)
-        draft.texts = [
-            gather_texts(draft.texts[i], local[i], grid[i], draft.decimal) for i in range(sensors)
-        ]
+        every = np.arange(rows)
+        draft.texts = ColumnTexts(
+            [
+                gather_texts(draft.texts.column(i, every), local[i], grid[i], draft.decimal)
+                for i in range(sensors)
+            ]
+        )
     draft.matrix = grid
 
 
@@ -184,6 +203,7 @@ def draft_long(
     sensor, ids = _sensor_codes(raw, columns.sensor)
     decimal = decimal_mark(raw, [columns.value])
     values = to_numbers(raw, columns.value, decimal)
+    refuse_infinite(raw, [columns.value], values[None, :])
     notes = list(drop_sentinels(values, sentinels))
     slots, sensors = len(keys), len(ids)
     _check_meeting(raw, slots, sensors)
@@ -199,7 +219,9 @@ def draft_long(
     draft.decimal = decimal
     if raw.format == "csv":
         column = raw.columns[columns.value]
-        draft.texts = [gather_texts(column, row[i], grid[i], decimal) for i in range(sensors)]
+        draft.texts = ColumnTexts(
+            [gather_texts(column, row[i], grid[i], decimal) for i in range(sensors)]
+        )
     draft.keep(first)
     return draft
 

@@ -17,7 +17,7 @@ Extra = dict[str, NDArray[Any]]
 """Further columns by name, time x sensor: words or numbers."""
 
 # Cells turned to text at a time: enough to be quick, little enough to stay small in memory.
-_PIECE_CELLS = 1 << 20
+_PIECE_CELLS = 1 << 18
 
 
 def row_pieces(rows: NDArray[np.intp], sensors: int) -> list[NDArray[np.intp]]:

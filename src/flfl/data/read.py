@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flfl.data.build import build_table
 from flfl.data.cells import Duplicates
-from flfl.data.files import RawFile, load_file
+from flfl.data.files import load_file
 from flfl.data.frames import plain_index, raw_frame
 from flfl.data.layouts import (
     LongColumns,
@@ -21,6 +21,7 @@ from flfl.data.layouts import (
     find_long_columns,
     pick_time_column,
 )
+from flfl.data.rawfile import RawFile
 from flfl.data.table import Table
 from flfl.data.times import TIME_NAMES, looks_like_time
 from flfl.errors import InputError

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.data.cells import decimal_mark, to_numbers
-from flfl.data.files import RawFile
+from flfl.data.rawfile import RawFile
 from flfl.data.table import CoordinateKind, listing
 from flfl.errors import InputError
 

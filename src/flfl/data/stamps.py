@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
+from flfl.data.rawfile import RawFile
 from flfl.data.times import Times, parse_times, time_texts
 from flfl.errors import InputError
 
