@@ -46,4 +46,4 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
     method = "flfl"
     result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
     end_progress()
-    finish(result, table, method, filled, flags, as_json, title=TITLE)
+    finish(result, table, sensors, method, filled, flags, as_json, title=TITLE)

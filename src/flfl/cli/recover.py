@@ -22,8 +22,9 @@ from flfl.cli.say import (
     table_lines,
 )
 from flfl.cli.tables import input_files, read_tables, table_options
+from flfl.data.sensors import Sensors
 from flfl.data.table import Table
-from flfl.data.write import check_writable, write_result
+from flfl.data.write import check_outputs, check_writable, write_result
 from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
@@ -36,7 +37,7 @@ from flfl.recovery import recover as recover_table
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Filled table (.csv, .csv.gz, .parquet).",
+    help="Filled table (.csv, .csv.gz, .parquet, .nc).",
 )
 @click.option(
     "--flags",
@@ -92,8 +93,7 @@ def recover(
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
     options = privacy_settings(files)
-    outputs = [out] if flags_path is None else [out, flags_path]
-    check_writable(*outputs, inputs=input_files(**files))
+    check_outputs(out, flags_path, inputs=input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
@@ -117,7 +117,7 @@ def recover(
     end_progress()
     if model_out is not None:
         _keep(model_out, result)
-    finish(result, table, method, out, flags_path, as_json)
+    finish(result, table, sensors, method, out, flags_path, as_json)
 
 
 def _keep(path: Path, result: Recovery) -> None:
@@ -131,6 +131,7 @@ def _keep(path: Path, result: Recovery) -> None:
 def finish(
     result: Recovery,
     table: Table,
+    sensors: Sensors,
     method: str,
     out: Path,
     flags_path: Path | None,
@@ -147,6 +148,7 @@ def finish(
         result.lower,
         result.upper,
         result.provenance,
+        sensors,
     )
     flags = None if flags_path is None else str(flags_path)
     if as_json:

@@ -14,18 +14,21 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.data.atomic import Writer, check_writable, write_files
+from flfl.data.atomic import OUTPUT_SUFFIXES, Writer, check_writable, write_files
 from flfl.data.celltexts import CellTexts
 from flfl.data.files import PARQUET_SUFFIXES, suffix_of
 from flfl.data.longtexts import Extra, LongTexts, row_pieces
+from flfl.data.netcdf_write import Layers, netcdf_writer
 from flfl.data.parquet_write import long_writer, parquet_writer, wide_writer
 from flfl.data.sensors import Sensors
 from flfl.data.table import Source, Table
 from flfl.data.times import time_texts
+from flfl.data.xarrays import NETCDF_SUFFIXES, import_xarray
 
 __all__ = [
     "FLAGS",
     "Provenance",
+    "check_outputs",
     "check_writable",
     "flags_of",
     "write_flags",
@@ -114,16 +117,27 @@ def write_result(
     lower: Numbers | None = None,
     upper: Numbers | None = None,
     provenance: Provenance | None = None,
+    sensors: Sensors | None = None,
 ) -> None:
-    """Write the filled table, its flags, or both; of both, neither appears without the other."""
-    paths = [path for path in (filled_path, flags_path) if path is not None]
-    check_writable(*paths, inputs=[] if table.source is None else [table.source.path])
+    """Write the filled table, its flags, or both; of both, neither appears without the other.
+
+    NetCDF holds values, flags and intervals in one file, and where the ``sensors`` stand.
+    """
+    check_outputs(
+        filled_path, flags_path, inputs=[] if table.source is None else [table.source.path]
+    )
     filled = _numbers(table, "values", values)
     _check_observed(table, filled)
     limits = (-np.inf, np.inf) if provenance is None else provenance.limits
     writers: dict[str | Path, Writer] = {}
     if filled_path is not None:
-        writers[filled_path] = _filled_writer(Path(filled_path), table, filled, limits)
+        path = Path(filled_path)
+        if suffix_of(path) in NETCDF_SUFFIXES:
+            layers = _layers(filled, _extra(table, filled, flags, lower, upper))
+            where = Sensors.of_table(table) if sensors is None else sensors
+            writers[path] = netcdf_writer(path, table, layers, where, _about(provenance))
+        else:
+            writers[path] = _filled_writer(path, table, filled, limits)
     if flags_path is not None:
         extra = _extra(table, filled, flags, lower, upper)
         if provenance is not None:
@@ -131,6 +145,20 @@ def write_result(
         names = {name: name for name in ("time", "sensor", "value")}
         writers[flags_path] = _long_writer(Path(flags_path), table, filled, names, extra, limits)
     write_files(writers)
+
+
+def check_outputs(
+    filled_path: str | Path | None,
+    flags_path: str | Path | None,
+    inputs: Iterable[str | Path] = (),
+) -> None:
+    """Refuse paths that `write_result` could not write, before any work is done."""
+    paths = [path for path in (filled_path, flags_path) if path is not None]
+    check_writable(*paths, inputs=inputs, suffixes=OUTPUT_SUFFIXES + NETCDF_SUFFIXES)
+    if flags_path is not None:
+        check_writable(flags_path)
+    if filled_path is not None and suffix_of(Path(filled_path)) in NETCDF_SUFFIXES:
+        import_xarray(Path(filled_path))
 
 
 def write_sensors(path: str | Path, sensors: Sensors) -> None:
@@ -191,6 +219,19 @@ def _origin(flags: NDArray[Any], provenance: Provenance) -> Extra:
         "reason": np.where(flags == "refused", reasons, ""),
         "run_id": np.where(flags == "observed", "", provenance.run_id).astype(object),
     }
+
+
+def _layers(filled: NDArray[np.float64], extra: Extra) -> Layers:
+    codes = np.zeros(filled.shape, dtype=np.int8)
+    for code, flag in enumerate(FLAGS):
+        codes[extra["flag"] == flag] = code
+    return Layers(filled, codes, FLAGS, extra["lower"], extra["upper"])
+
+
+def _about(provenance: Provenance | None) -> dict[str, str]:
+    if provenance is None:
+        return {}
+    return {"method": provenance.method, "run_id": provenance.run_id}
 
 
 def _time_column(table: Table) -> tuple[str, Sequence[str]]:
