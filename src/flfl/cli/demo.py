@@ -6,17 +6,10 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.recover import finish
-from flfl.cli.say import (
-    end_progress,
-    json_option,
-    make_folder,
-    round_progress,
-    seed_option,
-)
+from flfl.cli.results import Outputs, say
+from flfl.cli.say import Progress, json_option, make_folder, seed_option
 from flfl.cli.tables import BUNDLED
 from flfl.data.datasets import load_dataset
-from flfl.data.write import check_writable
 from flfl.recovery import recover
 
 TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
@@ -40,10 +33,10 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
       flfl demo --out flfl-demo
     """
     make_folder(out)
-    filled, flags = out / "filled.csv", out / "flags.csv"
-    check_writable(filled, flags)
-    table, sensors = load_dataset(BUNDLED)
-    method = "flfl"
-    result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
-    end_progress()
-    finish(result, table, sensors, method, filled, flags, as_json, title=TITLE)
+    outputs = Outputs(out / "filled.csv", out / "flags.csv")
+    outputs.check()
+    with Progress() as progress:
+        table, sensors = load_dataset(BUNDLED)
+        result = recover(table, sensors, seed=seed, progress=progress.rounds, stage=progress.stage)
+        outputs.write(result, table, sensors)
+    say(result, outputs, as_json, title=TITLE)
