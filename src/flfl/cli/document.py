@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -42,27 +43,28 @@ slots = 240
 
 def document() -> str:
     """The page."""
-    parts = [INTRODUCTION]
-    for path, command in _commands(main, ("flfl",)):
-        with click.Context(command, info_name=" ".join(path), terminal_width=WIDTH) as ctx:
-            parts.append(f"## {' '.join(path)}\n\n```\n{command.get_help(ctx)}\n```\n")
-    return "\n".join(parts)
+    return "\n".join([INTRODUCTION, *_sections(main, "flfl", None)])
 
 
-def _commands(
-    command: click.Command, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from _commands(below, (*path, name))
+def _sections(command: click.Command, name: str, above: click.Context | None) -> Iterator[str]:
+    settings = command.context_settings
+    with click.Context(command, above, name, terminal_width=WIDTH, **settings) as ctx:
+        yield f"## {ctx.command_path}\n\n```\n{command.get_help(ctx)}\n```\n"
+        if isinstance(command, click.Group):
+            for below, verb in command.commands.items():
+                yield from _sections(verb, below, ctx)
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def write(file: Path) -> None:
     """Write the page to FILE."""
-    write_files({file: lambda opened: opened.write(document().encode()) and None})
+    content = document().encode()
+
+    def fill(opened: BinaryIO) -> None:
+        opened.write(content)
+
+    write_files({file: fill})
 
 
 if __name__ == "__main__":
