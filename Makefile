@@ -10,7 +10,7 @@ setup: .venv/core.stamp
 
 .venv/core.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 .venv/dev.stamp: .venv/core.stamp

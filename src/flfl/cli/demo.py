@@ -10,7 +10,9 @@ from flfl.cli.results import Outputs, say
 from flfl.cli.say import Progress, json_option, make_folder, seed_option
 from flfl.cli.tables import BUNDLED
 from flfl.data.datasets import load_dataset
+from flfl.errors import InputError
 from flfl.recovery import recover
+from flfl.report import check_report_extra
 
 TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
 
@@ -23,9 +25,15 @@ TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environmen
     show_default=True,
     help="Folder for the results.",
 )
+@click.option(
+    "--report",
+    "page_path",
+    type=click.Path(path_type=Path),
+    help="The page to look at (.html).  [default: page.html in the folder, with the extra report]",
+)
 @seed_option
 @json_option
-def demo(out: Path, seed: int, as_json: bool) -> None:
+def demo(out: Path, page_path: Path | None, seed: int, as_json: bool) -> None:
     """Recover real air-quality readings: rural PM10 in Germany, 2005-2009.
 
     \b
@@ -33,10 +41,19 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
       flfl demo --out flfl-demo
     """
     make_folder(out)
-    outputs = Outputs(out / "filled.csv", out / "flags.csv")
+    outputs = Outputs(out / "filled.csv", out / "flags.csv", page_path or _page(out))
     outputs.check()
     with Progress() as progress:
         table, sensors = load_dataset(BUNDLED)
         result = recover(table, sensors, seed=seed, progress=progress.rounds, stage=progress.stage)
-        outputs.write(result, table, sensors)
+        outputs.write(result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
     say(result, outputs, as_json, title=TITLE)
+
+
+def _page(folder: Path) -> Path | None:
+    """The page where the libraries for it are installed; the demo does without."""
+    try:
+        check_report_extra()
+    except InputError:
+        return None
+    return folder / "page.html"

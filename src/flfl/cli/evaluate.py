@@ -11,11 +11,12 @@ from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
 from flfl.cli.privacy import privacy_options, privacy_settings
-from flfl.cli.say import Progress, figure, json_option, print_json, print_table, size
+from flfl.cli.say import Progress, json_option, print_json, print_table
 from flfl.cli.tables import read_tables, table_options
 from flfl.cli.types import complete_method
 from flfl.data.masks import PATTERNS
 from flfl.errors import FLFLError, InputError
+from flfl.report.words import figure, size
 
 HEADER = (
     "method", "pattern", "rate", "seed", "MAE", "RMSE", "inside", "seconds", "rounds", "up", "down"

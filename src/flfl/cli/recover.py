@@ -36,6 +36,12 @@ from flfl.recovery.rules import Gap
     " upper, method, reason, run_id.",
 )
 @click.option(
+    "--report",
+    "page_path",
+    type=click.Path(path_type=Path),
+    help="Also write a page to look at (.html): map, series, scores, what left the sites.",
+)
+@click.option(
     "--max-gap",
     type=GapType(),
     help="Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
@@ -79,6 +85,7 @@ from flfl.recovery.rules import Gap
 def recover(
     out: Path,
     flags_path: Path | None,
+    page_path: Path | None,
     max_gap: Gap | None,
     min_readings: int,
     method: str,
@@ -101,16 +108,21 @@ def recover(
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
+      flfl recover readings.csv --sensors sensors.csv --out filled.csv --report page.html
       flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
     options = privacy_settings(files)
-    outputs = Outputs(out, flags_path)
+    outputs = Outputs(out, flags_path, page_path)
     outputs.check(input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
     given = {
+        "method": method,
+        "seed": seed,
+        "max_gap": max_gap,
+        "min_readings": min_readings,
         "effort": effort,
         "projection": projection,
         "rank": rank,
@@ -123,10 +135,6 @@ def recover(
         result = recover_table(
             table,
             sensors,
-            method=method,
-            seed=seed,
-            max_gap=max_gap,
-            min_readings=min_readings,
             progress=progress.rounds,
             stage=progress.stage,
             warm_start=warm_start,
@@ -135,7 +143,7 @@ def recover(
         if model_out is not None:
             _keep(model_out, result)
         progress.stage("writing")
-        outputs.write(result, table, sensors)
+        outputs.write(result, table, sensors, options)
     say(result, outputs, as_json)
 
 

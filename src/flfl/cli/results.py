@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from flfl.baselines import Method, find
-from flfl.cli.say import count, figure, print_json, size, table_lines
+from flfl.baselines import find
+from flfl.cli.say import print_json, table_lines
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
-from flfl.data.write import check_outputs, write_result
+from flfl.data.write import check_outputs, check_writable, write_result
 from flfl.recovery import GapScore, Recovery
 from flfl.recovery.scores import ALONE
 from flfl.recovery.verdict import span
+from flfl.report import SUFFIXES, check_report_extra, write_page
+from flfl.report.words import count, figure, what_left
 
 _WAYS = {
     "alone": "each sensor alone (pchip)",
@@ -31,13 +32,25 @@ class Outputs:
 
     filled: Path
     flags: Path | None = None
+    page: Path | None = None
 
     def check(self, inputs: Iterable[Path] = ()) -> None:
         """Refuse what cannot be written, before minutes of work."""
-        check_outputs(self.filled, self.flags, inputs=inputs)
+        given = list(inputs)
+        check_outputs(self.filled, self.flags, inputs=given)
+        if self.page is not None:
+            check_writable(self.page, inputs=[*given, self.filled], suffixes=SUFFIXES)
+            check_report_extra()
 
-    def write(self, result: Recovery, table: Table, sensors: Sensors) -> None:
-        """Write the filled table and, if wanted, the flags."""
+    def write(
+        self,
+        result: Recovery,
+        table: Table,
+        sensors: Sensors,
+        settings: Mapping[str, object],
+        title: str = "",
+    ) -> None:
+        """Write the filled table and, if wanted, the flags and the page."""
         write_result(
             self.filled,
             self.flags,
@@ -49,16 +62,21 @@ class Outputs:
             result.provenance,
             sensors,
         )
+        if self.page is not None:
+            write_page(self.page, result, table, sensors, settings, title=title)
 
     def as_dict(self) -> dict[str, str | None]:
         """The names, for JSON."""
-        return {"out": str(self.filled), "flags": None if self.flags is None else str(self.flags)}
+        named = {"out": self.filled, "flags": self.flags, "report": self.page}
+        return {name: None if path is None else str(path) for name, path in named.items()}
 
     def sentences(self) -> Iterator[str]:
         """The names, for a person."""
         yield f"Filled table: {self.filled}"
         if self.flags is not None:
             yield f"Every value with its flag and interval: {self.flags}"
+        if self.page is not None:
+            yield f"The page to look at: {self.page}"
 
 
 def say(result: Recovery, outputs: Outputs, as_json: bool, title: str = "") -> None:
@@ -94,7 +112,7 @@ def _sentences(result: Recovery) -> Iterator[str]:
         )
     if result.verdict:
         yield result.verdict
-    yield _what_left(summary, find(result.method))
+    yield what_left(summary, find(result.method))
 
 
 def _score_rows(result: Recovery) -> list[list[str]]:
@@ -108,26 +126,3 @@ def _gap_row(score: GapScore) -> list[str]:
     ours = next(iter(score.mae.values()))
     maes = (ours, *(score.mae[name] for name in ALONE))
     return [span(score), str(score.count), *(figure(mae) for mae in maes)]
-
-
-def _what_left(summary: dict[str, Any], method: Method) -> str:
-    """Plain sentences on what left the sites."""
-    if method.pooled:
-        return "Every reading was brought to one place: this method keeps nothing at home."
-    if not method.federated:
-        return "Nothing left any site: each sensor was filled from its own readings."
-    sites = max(summary["sites"], 1)
-    sent = (
-        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
-        f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
-        f" {size(summary['bytes_raw'] / sites)}."
-    )
-    numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
-    if numbers >= 1 or worst >= 1:
-        return f"{sent} The coordinator can compute every reading from what it received."
-    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
-    return (
-        f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
-        f" sensor's news, median {summary['exposure']['median']:.2f}."
-    )

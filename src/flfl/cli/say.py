@@ -123,46 +123,6 @@ def table_lines(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Iter
         yield "  ".join([first, *rest]).rstrip()
 
 
-def count(number: int, noun: str) -> str:
-    """A number and its noun.
-
-    Examples
-    --------
-    >>> count(1, "sensor"), count(0, "sensor")
-    ('1 sensor', '0 sensors')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with so many significant digits; a dash for none.
-
-    Examples
-    --------
-    >>> figure(0.123456), figure(1234.5), figure(None)
-    ('0.1235', '1234', '-')
-    """
-    if value is None or not math.isfinite(value):
-        return "-"
-    shown = f"{value:.{digits}g}"
-    return f"{value:.0f}" if "e" in shown and abs(value) >= 1 else shown
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> size(999), size(2_500_000)
-    ('999 B', '2.5 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
 class Progress:
     """One line on stderr that tells where a long run is; silent when that is no terminal.
 
