@@ -110,6 +110,8 @@ def _insert_absent(draft: Draft, grid: Grid) -> Grid:
 
 def _source(draft: Draft) -> Source:
     raw = draft.raw
+    if draft.texts is not None:
+        draft.texts.slim()
     return Source(
         path=raw.path,
         format=raw.format,

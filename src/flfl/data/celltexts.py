@@ -13,7 +13,7 @@ from flfl.data.table import Table
 from flfl.data.texts import Slots
 
 # Cells looked at together when the decimals are counted.
-_SCANNED_CELLS = 1 << 21
+_SCANNED_CELLS = 1 << 19
 
 
 class CellTexts:
@@ -61,32 +61,23 @@ class CellTexts:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
         slots, sensors = self.filled.shape
         parts = np.array_split(np.arange(slots), -(-slots * sensors // _SCANNED_CELLS))
-        found = [[self._decimals_of(i, part) for i in range(sensors)] for part in parts]
-        return [_most(one) for one in zip(*found, strict=True)]
+        most = np.max([self._decimals_of(part) for part in parts], axis=0)
+        return [2 if m < 0 else None if np.isinf(m) else int(m) for m in most.tolist()]
 
-    def _decimals_of(self, sensor: int, slots: Slots) -> float:
-        """The most decimals among some cells: -1 when none is known, infinite for exponents."""
-        known = self.known[slots, sensor]
+    def _decimals_of(self, slots: Slots) -> NDArray[np.float64]:
+        """The most decimals of each sensor at some slots; -1 for none, infinite for exponents."""
+        known = self.known[slots].T
         if self.texts is not None:
-            texts = self.texts.column(sensor, slots).filter(pa.array(known))
+            columns = [self.texts.column(i, slots) for i in range(len(known))]
+            texts = pc.utf8_trim_whitespace(pa.concat_arrays(columns).fill_null(""))
         else:
-            observed = self.filled[slots[known], sensor].tolist()
-            texts = pa.array([repr(number) for number in observed], pa.string())
-        if len(texts) == 0:
-            return -1
-        if pc.any(pc.match_substring_regex(texts, "[eE]")).as_py():
-            return np.inf
-        texts = pc.utf8_trim_whitespace(texts)
-        point = pc.find_substring(texts, self.decimal)
-        after = pc.subtract(pc.subtract(pc.binary_length(texts), point), 1)
-        return float(pc.max(pc.if_else(pc.less(point, 0), 0, after)).as_py())
-
-
-def _most(decimals: tuple[float, ...]) -> int | None:
-    most = max(decimals)
-    if most < 0:
-        return 2
-    return None if np.isinf(most) else int(most)
+            numbers = self.filled[slots].T.ravel().tolist()
+            texts = pa.array([repr(number) for number in numbers], pa.string())
+        point = pc.find_substring(texts, self.decimal).to_numpy()
+        after = pc.binary_length(texts).to_numpy() - point - 1.0
+        after[point < 0] = 0
+        after[pc.match_substring_regex(texts, "[eE]").to_numpy(zero_copy_only=False)] = np.inf
+        return np.where(known, after.reshape(known.shape), -1).max(axis=1)
 
 
 def _round(numbers: NDArray[np.float64], decimals: int | None) -> list[float]:

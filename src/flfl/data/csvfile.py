@@ -19,7 +19,7 @@ from flfl.errors import InputError
 
 DELIMITERS = ",;\t|"
 # What is parsed at a time: longer than any row, and little beside the matrix.
-_BLOCK = 1 << 22
+_BLOCK = 1 << 20
 _MARKS = [spelt for mark in MISSING_MARKS for spelt in {mark, mark.upper(), mark.title()}] + ["NaN"]
 
 
@@ -134,7 +134,9 @@ def parse_numbers(raw: RawFile, time: int) -> tuple[pa.Array, NDArray[np.float64
     try:
         batches = pa_csv.open_csv(
             pa.BufferReader(pa.py_buffer(memoryview(raw.data)[raw.body :])),
-            read_options=pa_csv.ReadOptions(column_names=keys, block_size=_BLOCK),
+            read_options=pa_csv.ReadOptions(
+                column_names=keys, block_size=_BLOCK, use_threads=False
+            ),
             parse_options=_parse_options(raw.data, raw.delimiter),
             convert_options=pa_csv.ConvertOptions(
                 column_types=kinds, strings_can_be_null=False, null_values=_MARKS
@@ -149,6 +151,9 @@ def parse_numbers(raw: RawFile, time: int) -> tuple[pa.Array, NDArray[np.float64
             filled += len(batch)
     except pa.ArrowInvalid:
         return None
+    finally:
+        # Arrow keeps the blocks it has used, as much again as the matrix.
+        pa.default_memory_pool().release_unused()
     return pa.concat_arrays(times), matrix[:, :filled]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from flfl.data.csvfile import load_csv
-from flfl.data.rawfile import RawFile, one_array
+from flfl.data.rawfile import RawFile, one_array, stamp_of
 from flfl.data.table import listing
 from flfl.errors import InputError, explained
 
@@ -41,15 +41,17 @@ def load_file(path: str | Path) -> RawFile:
             where=str(path),
             remedy=f"Give a file that ends in {', '.join(TEXT_SUFFIXES + PARQUET_SUFFIXES)}",
         )
-    data = _read_bytes(path)
+    stamp, data = _read_bytes(path)
     if not data:
         raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
     if suffix in PARQUET_SUFFIXES:
         return _load_parquet(path, data)
-    return load_csv(path, _unzip(path, data))
+    raw = load_csv(path, _unzip(path, data))
+    raw.stamp = stamp if len(raw.data) == len(data) else None
+    return raw
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> tuple[tuple[int, int], bytes]:
     if path.is_dir():
         raise InputError("this is a directory", where=str(path), remedy="Give one file in it")
     if not path.exists():
@@ -59,7 +61,7 @@ def _read_bytes(path: Path) -> bytes:
     with explained(
         "the file cannot be opened", where=str(path), remedy="Check that you may read it"
     ):
-        return path.read_bytes()
+        return stamp_of(path), path.read_bytes()
 
 
 def _unzip(path: Path, data: bytes) -> bytes:

@@ -32,6 +32,8 @@ class RawFile:
     """The first column was stored as an index, so it is meant as the time."""
     body: int = 0
     """The byte of ``data`` at which the rows begin."""
+    stamp: tuple[int, int] | None = None
+    """Size and time of change, where ``data`` is what the file holds byte for byte."""
     schema: pa.Schema | None = None
     """Of a Parquet file, as stored."""
     netcdf: NetcdfForm | None = None
@@ -82,6 +84,12 @@ class RawFile:
         words = [self.line(row) for row in rows]
         kind = words[0].split()[0]
         return f"{kind}s " + " and ".join(word.split()[1] for word in words)
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """What changes when a file does: its size, and when it was last written."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def csv_rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
