@@ -168,19 +168,20 @@ def _time_series(
         about |= {key: form.attributes[key] for key in kept if key in form.attributes}
     elif table.unit is not None:
         about["units"] = table.unit
-    dims = ("station", "time")
-    coordinates, timed = _coordinates(xarray, table, sensors)
-    placed = len(coordinates) > 2
-    series = timed and placed
-    where = " ".join(key for key in coordinates if key != "time")
+    # Slots that are merely numbered have no time, and then it is no time series either.
+    along = "time" if isinstance(table.values.index, pd.DatetimeIndex) else "slot"
+    dims = ("station", along)
+    coordinates = _coordinates(xarray, sensors)
+    where = " ".join(coordinates)
     like = about | {"coordinates": where}
     extra = _ancillary(xarray, name, dims, np.transpose, layers, like)
     attributes = like | {"ancillary_variables": " ".join(extra)}
     readings = xarray.Variable(
         dims, layers.values.T, attributes, {"_FillValue": np.nan, "zlib": True}
     )
-    dataset = xarray.Dataset({**coordinates, name: readings, **extra})
-    if series:
+    slots = {along: _slots(xarray, table.values.index, along)}
+    dataset = xarray.Dataset({**coordinates, **slots, name: readings, **extra})
+    if along == "time" and sensors.coordinates is not None:
         dataset["station_name"].attrs["cf_role"] = "timeseries_id"
         dataset.attrs["featureType"] = "timeSeries"
     if table.units is not None and table.unit is None:
@@ -190,9 +191,8 @@ def _time_series(
     return dataset.reset_coords()
 
 
-def _coordinates(xarray: Any, table: Table, sensors: Sensors) -> tuple[dict[str, Any], bool]:
-    """Names, places and times as variables; and whether the times are times."""
-    plain = {"_FillValue": None}
+def _coordinates(xarray: Any, sensors: Sensors) -> dict[str, Any]:
+    """The stations' names and places."""
     found = {
         "station_name": xarray.Variable(
             ("station",), np.array(sensors.ids, dtype=object), {"long_name": "name of the station"}
@@ -202,23 +202,25 @@ def _coordinates(xarray: Any, table: Table, sensors: Sensors) -> tuple[dict[str,
         axes = _LATLON if sensors.kind == "latlon" else _METRIC
         for column, (key, words) in enumerate(axes.items()):
             found[key] = xarray.Variable(
-                ("station",), sensors.coordinates[:, column], dict(words), plain
+                ("station",), sensors.coordinates[:, column], dict(words), {"_FillValue": None}
             )
-    index = table.values.index
-    timed = isinstance(index, pd.DatetimeIndex)
+    return found
+
+
+def _slots(xarray: Any, index: pd.Index, name: str) -> Any:
+    """The times, or the numbers of the slots."""
     if isinstance(index, pd.DatetimeIndex):
         numbers = index.as_unit("us").asi8 / 1e6
         words = {
             "standard_name": "time",
-            "long_name": "time in UTC" if index.tz is not None else "time",
+            "long_name": "time" if index.tz is None else "time in UTC",
             "units": _EPOCH,
             "calendar": "standard",
             "axis": "T",
         }
     else:
-        numbers, words = index.to_numpy(dtype=np.float64), {"long_name": "position", "units": "1"}
-    found["time"] = xarray.Variable(("time",), numbers, words, plain)
-    return found, timed
+        numbers, words = index.to_numpy(dtype=np.float64), {"long_name": "number", "units": "1"}
+    return xarray.Variable((name,), numbers, words, {"_FillValue": None})
 
 
 _LATLON = {
@@ -247,5 +249,5 @@ def _variable_name(table: Table) -> str:
     """The name of a long file's column of values where NetCDF allows it, else a plain word."""
     named = None if table.source is None else table.source.value_column
     plain = re.sub(r"\W+", "_", named or "", flags=re.ASCII).strip("_")
-    taken = {"time", "station", "station_name", "latitude", "longitude", "x", "y"}
+    taken = {"time", "slot", "station", "station_name", "latitude", "longitude", "x", "y"}
     return plain if re.match(r"[A-Za-z]", plain) and plain not in taken else "reading"
