@@ -6,7 +6,7 @@ import pytest
 
 from data.cf import complaints
 from flfl import recover
-from flfl.data import Sensors, from_frame, write_result
+from flfl.data import Sensors, from_frame, read_readings, write_result
 from flfl.errors import InputError
 
 xarray = pytest.importorskip("xarray")
@@ -100,3 +100,114 @@ def test_flags_go_to_a_table_not_to_netcdf(tmp_path):
     with pytest.raises(InputError, match="suffix"):
         write_result(None, tmp_path / "flags.nc", table, table.values)
     assert not list(tmp_path.iterdir())
+
+
+def grid(dtype):
+    """A model's grid: time x latitude x longitude, packed where the type is a whole number."""
+    rng = np.random.default_rng(0)
+    t = np.arange(30)
+    field = 280 + 5 * np.sin(t / 4)[:, None, None] + rng.normal(size=(1, 3, 4))
+    packing = {"_FillValue": dtype(-32768)}
+    if np.issubdtype(dtype, np.integer):
+        packing |= {"scale_factor": 0.01, "add_offset": 280.0}
+    stored = (field - packing.get("add_offset", 0)) / packing.get("scale_factor", 1)
+    stored = (np.rint(stored) if "scale_factor" in packing else stored).astype(dtype)
+    stored[5:8, 1, 1] = stored[12, 2, 3] = stored[:, 0, 0] = packing["_FillValue"]
+    words = {"standard_name": "air_temperature", "units": "K", "cell_methods": "time: mean"}
+    dataset = xarray.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), stored, words | packing),
+            "height": ((), np.float32(2), {"units": "m", "standard_name": "height",
+                       "positive": "up"}),
+        },
+        {
+            "time": ("time", 6 * t.astype(np.int32), {"units": "hours since 2024-01-01 00:00:00",
+                     "standard_name": "time", "calendar": "standard", "axis": "T"}),
+            "lat": ("lat", np.float32([50, 51, 52]), {"units": "degrees_north",
+                    "standard_name": "latitude", "axis": "Y"}),
+            "lon": ("lon", np.float32([8, 9, 10, 11]), {"units": "degrees_east",
+                    "standard_name": "longitude", "axis": "X"}),
+        },
+        {"Conventions": "CF-1.8", "title": "A model", "history": "made", "institution": "here"},
+    )  # fmt: skip
+    for variable in dataset.variables.values():
+        if "_FillValue" not in variable.attrs:
+            variable.encoding["_FillValue"] = None
+    return dataset
+
+
+def raw(path):
+    with xarray.open_dataset(path, engine="h5netcdf", decode_cf=False) as opened:
+        return opened.load()
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.float64])
+def test_a_grid_keeps_its_types_packing_attributes_and_observed_numbers(dtype, tmp_path):
+    grid(dtype).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    assert complaints(tmp_path / "in.nc", tmp_path) == []
+    table = read_readings(tmp_path / "in.nc")
+    result = written(tmp_path / "out.nc", table)
+    before, after = raw(tmp_path / "in.nc"), raw(tmp_path / "out.nc")
+    assert complaints(tmp_path / "out.nc", tmp_path) == []
+    assert set(after.variables) - set(before.variables) == {
+        "t2m_flag", "t2m_lower", "t2m_upper"
+    }  # fmt: skip
+    for name, variable in before.variables.items():
+        assert after[name].dtype == variable.dtype
+        assert after[name].dims == variable.dims
+        assert variable.attrs.items() <= after[name].attrs.items()
+        if name != "t2m":
+            np.testing.assert_array_equal(after[name], variable)
+    known = before.t2m.values != before.t2m.attrs["_FillValue"]
+    np.testing.assert_array_equal(after.t2m.values[known], before.t2m.values[known])
+    np.testing.assert_array_equal(after.t2m_flag.values == 0, known)
+    assert (after.t2m.values[:, 0, 0] == before.t2m.attrs["_FillValue"]).all()
+    assert (after.t2m_flag.values[:, 0, 0] == 2).all()
+    with xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as decoded:
+        wanted = result.values.to_numpy().reshape(30, 3, 4)
+        np.testing.assert_allclose(decoded.t2m, wanted, atol=0.006)
+    assert after.attrs["institution"] == "here"
+    assert after.attrs["history"].startswith("made\nflfl ")
+    again = read_readings(tmp_path / "out.nc")
+    assert again.sensor_ids == table.sensor_ids
+    pd.testing.assert_index_equal(again.values.index, table.values.index)
+
+
+def test_stations_first_and_times_unsorted(tmp_path):
+    source = grid(np.float32).stack(station=("lat", "lon"), create_index=False)
+    source = source.transpose("station", "time").isel(time=[2, 0, 1, *range(3, 30)])
+    source = source.assign_coords(name=("station", [f"cell {i}" for i in range(12)]))
+    source["t2m"].attrs["coordinates"] = "lat lon name"
+    source.reset_coords(["lat", "lon", "name"]).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    table = read_readings(tmp_path / "in.nc")
+    written(tmp_path / "out.nc", table)
+    before, after = raw(tmp_path / "in.nc"), raw(tmp_path / "out.nc")
+    assert after.t2m.dims == ("station", "time")
+    np.testing.assert_array_equal(after.time, before.time)
+    known = before.t2m.values != before.t2m.attrs["_FillValue"]
+    np.testing.assert_array_equal(after.t2m.values[known], before.t2m.values[known])
+    np.testing.assert_array_equal(after.t2m_flag.values == 0, known)
+
+
+def test_rows_that_were_inserted_have_no_place_in_the_old_form(tmp_path):
+    grid(np.float32).isel(time=[*range(9), *range(11, 30)]).to_netcdf(
+        tmp_path / "in.nc", engine="h5netcdf"
+    )
+    table = read_readings(tmp_path / "in.nc", complete_grid=True)
+    written(tmp_path / "out.nc", table)
+    assert complaints(tmp_path / "out.nc", tmp_path) == []
+    with xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as found:
+        assert found.t2m.shape == (12, 30)
+        assert found.t2m.attrs["units"] == "K"
+        assert found.latitude.values[0] == 50
+
+
+def test_csv_from_a_grid_and_a_grid_from_what_came_out(tmp_path):
+    grid(np.float32).to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    table = read_readings(tmp_path / "in.nc")
+    written(tmp_path / "out.csv", table)
+    assert read_readings(tmp_path / "out.csv").sensor_ids == table.sensor_ids
+    written(tmp_path / "once.nc", table)
+    written(tmp_path / "twice.nc", read_readings(tmp_path / "once.nc"))
+    names = raw(tmp_path / "twice.nc").t2m.attrs["ancillary_variables"].split()
+    assert names == ["t2m_flag", "t2m_lower", "t2m_upper"]

@@ -148,6 +148,6 @@ def test_long_parquet_keeps_its_columns_and_their_types(tmp_path):
     content = pa.Table.from_pandas(long).replace_schema_metadata({"licence": "CC BY"})
     pa_parquet.write_table(content, tmp_path / "in.parquet")
     through(tmp_path / "in.parquet", tmp_path / "out.parquet")
-    after = pa_parquet.read_table(tmp_path / "out.parquet")
-    assert after.schema.equals(content.schema, check_metadata=True)
-    assert after.num_rows == content.num_rows
+    before, after = (pa_parquet.read_table(tmp_path / f"{n}.parquet") for n in ("in", "out"))
+    assert after.schema.equals(before.schema, check_metadata=True)
+    assert after.drop_columns("value").equals(before.drop_columns("value"))

@@ -22,7 +22,7 @@ BAD_INPUT = 2
 FAILED = 1
 _ARGUMENTS = (
     "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure|max_gap"
-    "|min_readings"
+    "|min_readings|time_zone|date_order"
 )
 
 _WIDTH, _BAR = 78, 20
@@ -74,7 +74,9 @@ def _as_options(text: str) -> str:
     >>> _as_options("Use a shorter block_length")
     'Use a shorter --block-length'
     """
-    text = re.sub(r"\b(duplicates|layout)=(\w+)", r"--\1 \2", text)
+    text = re.sub(r"\b(duplicates|layout|decimal|parameter)=(\S+)", r"--\1 \2", text)
+    text = re.sub(r"\bdate_order=", "--date-order ", text)
+    text = re.sub(r"\b(with|Leave) parameter\b", r"\1 --parameter", text)
     text = re.sub(r"^(sites|rate): |\bGive (sites)\b", _named, text)
     return re.sub(rf"\b({_ARGUMENTS})(?![\w.])", _named, text)
 

@@ -12,10 +12,12 @@ import pyarrow.parquet as pa_parquet
 from flfl.data.csvfile import load_csv
 from flfl.data.rawfile import RawFile, one_array, stamp_of
 from flfl.data.table import listing
+from flfl.data.xarrays import NETCDF_SUFFIXES
 from flfl.errors import InputError, explained
 
 TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+READ_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -39,11 +41,9 @@ def load_file(path: str | Path) -> RawFile:
         raise InputError(
             f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix",
             where=str(path),
-            remedy=f"Give a file that ends in {', '.join(TEXT_SUFFIXES + PARQUET_SUFFIXES)}",
+            remedy=f"Give a file that ends in {', '.join(READ_SUFFIXES)}",
         )
-    stamp, data = _read_bytes(path)
-    if not data:
-        raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
+    stamp, data = read_bytes(path)
     if suffix in PARQUET_SUFFIXES:
         return _load_parquet(path, data)
     raw = load_csv(path, _unzip(path, data))
@@ -51,7 +51,8 @@ def load_file(path: str | Path) -> RawFile:
     return raw
 
 
-def _read_bytes(path: Path) -> tuple[tuple[int, int], bytes]:
+def read_bytes(path: Path) -> tuple[tuple[int, int], bytes]:
+    """What a file holds, and the stamp it had when it was opened."""
     if path.is_dir():
         raise InputError("this is a directory", where=str(path), remedy="Give one file in it")
     if not path.exists():
@@ -61,7 +62,10 @@ def _read_bytes(path: Path) -> tuple[tuple[int, int], bytes]:
     with explained(
         "the file cannot be opened", where=str(path), remedy="Check that you may read it"
     ):
-        return stamp_of(path), path.read_bytes()
+        stamp, data = stamp_of(path), path.read_bytes()
+    if not data:
+        raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
+    return stamp, data
 
 
 def _unzip(path: Path, data: bytes) -> bytes:

@@ -108,8 +108,8 @@ def _in_form(xarray: Any, form: NetcdfForm, table: Table, layers: Layers) -> Any
         # As it was stored: no fill value is made up for what had none.
         variable.encoding.setdefault("_FillValue", None)
     extra = _ancillary(xarray, form.variable, form.dims, place, layers, attributes)
-    names = [attributes.get("ancillary_variables", ""), *extra]
-    attributes["ancillary_variables"] = " ".join(filter(None, names))
+    earlier = str(attributes.get("ancillary_variables", "")).split()
+    attributes["ancillary_variables"] = " ".join(dict.fromkeys([*earlier, *extra]))
     encoding = dict(form.encoding)
     encoding.setdefault("_FillValue", None)
     dataset[form.variable] = xarray.Variable(form.dims, stored, attributes, encoding)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from flfl.data.table import FileFormat, NetcdfForm, listing
 from flfl.errors import InputError
@@ -37,11 +39,18 @@ class RawFile:
     schema: pa.Schema | None = None
     """Of a Parquet file, as stored."""
     netcdf: NetcdfForm | None = None
+    picked: NDArray[np.intp] | None = None
+    """The rows of the file that ``columns`` holds, when it does not hold all."""
 
     @cached_property
     def columns(self) -> list[pa.Array]:
         """One array a column."""
         return self.load()
+
+    def pick(self, rows: NDArray[np.intp]) -> None:
+        """Keep these rows alone."""
+        self.columns = [column.take(pa.array(rows)) for column in self.columns]
+        self.picked = rows
 
     @property
     def rows(self) -> int:
@@ -73,6 +82,8 @@ class RawFile:
 
     def line(self, row: int) -> str:
         """``line 7`` for a data row of a CSV file, ``row 6`` for Parquet."""
+        if self.picked is not None:
+            row = int(self.picked[row])
         if self.format == "csv":
             for number, (line, _) in enumerate(csv_rows(self.data, self.delimiter), start=-1):
                 if number == row:
