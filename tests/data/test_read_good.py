@@ -57,10 +57,19 @@ def test_long_with_the_quantity_as_value_name(write) -> None:
 
 
 def test_long_with_named_columns_and_extras(write) -> None:
-    text = "unit,when,who,what\nC,2024-01-01,x,1\nC,2024-01-02,x,2\n"
+    text = (
+        "unit,when,who,what,local,remark\nC,2024-01-01,x,1,one,fine\nC,2024-01-02,x,2,two,\n"
+        "C,2024-01-01,y,3,one,poor\n"
+    )
     table = read_readings(write(text), time_column="when", sensor_column="who", value_column="what")
     assert table.values["x"].tolist() == [1, 2]
-    assert "not carried over: unit" in notes(table)
+    assert table.units == ("C", "C")
+    assert table.unit == "C"
+    assert "not carried over: remark" in notes(table)
+    assert table.source is not None
+    assert table.source.columns == ("unit", "when", "who", "what", "local")
+    assert table.source.carried_by_sensor["unit"].to_pylist() == ["C", "C"]
+    assert table.source.carried_by_slot["local"].to_pylist() == ["one", "two"]
 
 
 def test_wide_file_with_a_sensor_called_value_stays_wide(write) -> None:

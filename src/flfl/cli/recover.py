@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flfl.baselines import find
 from flfl.cli.privacy import account_option, method_options, privacy_options, privacy_settings
-from flfl.cli.say import (
-    end_progress,
-    json_option,
-    print_json,
-    round_progress,
-    seed_option,
-    table_lines,
-)
+from flfl.cli.results import Outputs, say
+from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
-from flfl.data.table import Table
-from flfl.data.write import check_writable, write_result
+from flfl.cli.types import GapType, complete_method
+from flfl.data.write import check_writable
 from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
-from flfl.report.words import count, figure, what_left
+from flfl.recovery.rules import Gap
 
 
 @click.command()
@@ -34,15 +26,40 @@ from flfl.report.words import count, figure, what_left
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Filled table (.csv, .csv.gz, .parquet).",
+    help="Filled table (.csv, .csv.gz, .parquet, .nc).",
 )
 @click.option(
     "--flags",
     "flags_path",
     type=click.Path(path_type=Path),
-    help="Also write a long table: time, sensor, value, flag, lower, upper.",
+    help="Also write a long table (.csv, .csv.gz, .parquet): time, sensor, value, flag, lower,"
+    " upper, method, reason, run_id.",
 )
-@click.option("--method", default="flfl", show_default=True, help="See `flfl methods`.")
+@click.option(
+    "--report",
+    "page_path",
+    type=click.Path(path_type=Path),
+    help="Also write a page to look at (.html): map, series, scores, what left the sites.",
+)
+@click.option(
+    "--max-gap",
+    type=GapType(),
+    help="Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
+)
+@click.option(
+    "--min-readings",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Leave sensors with fewer readings empty.",
+)
+@click.option(
+    "--method",
+    default="flfl",
+    show_default=True,
+    shell_complete=complete_method,
+    help="See `flfl methods`.",
+)
 @privacy_options
 @account_option
 @click.option(
@@ -68,6 +85,9 @@ from flfl.report.words import count, figure, what_left
 def recover(
     out: Path,
     flags_path: Path | None,
+    page_path: Path | None,
+    max_gap: Gap | None,
+    min_readings: int,
     method: str,
     effort: str | None,
     projection: str | None,
@@ -81,41 +101,50 @@ def recover(
 ) -> None:
     """Fill the gaps of READINGS.
 
-    READINGS is a CSV file (wide or long, optionally .gz) or a Parquet file. Observed values are
-    never altered. Some of them are held out and recovered too, and the scores are printed.
+    READINGS is CSV (wide or long, optionally .gz), Parquet or NetCDF. Observed values are never
+    altered; the filled table has the layout of READINGS. Some readings are held out and recovered
+    too, and the scores are printed, beside what each sensor could do alone.
 
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
+      flfl recover readings.csv --sensors sensors.csv --out filled.csv --report page.html
+      flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
     options = privacy_settings(files)
-    outputs = [out] if flags_path is None else [out, flags_path]
-    check_writable(*outputs, inputs=input_files(**files))
+    outputs = Outputs(out, flags_path, page_path)
+    outputs.check(input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
-    table, sensors = read_tables(**files)
     given = {
+        "method": method,
+        "seed": seed,
+        "max_gap": max_gap,
+        "min_readings": min_readings,
         "effort": effort,
         "projection": projection,
         "rank": rank,
         "transformation": transformation,
     }
     options |= {name: value for name, value in given.items() if value is not None}
-    result = recover_table(
-        table,
-        sensors,
-        method=method,
-        seed=seed,
-        progress=round_progress(method),
-        warm_start=warm_start,
-        **options,
-    )
-    end_progress()
-    if model_out is not None:
-        _keep(model_out, result)
-    finish(result, table, method, out, flags_path, as_json)
+    with Progress() as progress:
+        progress.stage(f"reading {files['readings']}")
+        table, sensors = read_tables(**files)
+        result = recover_table(
+            table,
+            sensors,
+            progress=progress.rounds,
+            stage=progress.stage,
+            warm_start=warm_start,
+            **options,
+        )
+        if model_out is not None:
+            _keep(model_out, result)
+        progress.stage("writing")
+        outputs.write(result, table, sensors, options)
+    say(result, outputs, as_json)
 
 
 def _keep(path: Path, result: Recovery) -> None:
@@ -124,65 +153,3 @@ def _keep(path: Path, result: Recovery) -> None:
             "there is no shared model to keep", where=str(path), remedy="Leave --save-model out"
         )
     save_model(path, result.remembered)
-
-
-def finish(
-    result: Recovery,
-    table: Table,
-    method: str,
-    out: Path,
-    flags_path: Path | None,
-    as_json: bool,
-    title: str = "",
-) -> None:
-    """Write the filled table and, if wanted, the flags; say what was done."""
-    write_result(
-        out,
-        flags_path,
-        table,
-        result.values,
-        result.flags,
-        result.lower,
-        result.upper,
-        result.provenance,
-    )
-    flags = None if flags_path is None else str(flags_path)
-    if as_json:
-        print_json(result.summary() | {"out": str(out), "flags": flags})
-        return
-    if title:
-        click.echo(title)
-    for line in _sentences(result, method):
-        click.echo(line)
-    click.echo(f"Filled table: {out}")
-    if flags:
-        click.echo(f"Every value with its flag and interval: {flags}")
-
-
-def _sentences(result: Recovery, method: str) -> Iterator[str]:
-    """The run in a few lines for a person."""
-    summary = result.summary()
-    yield from (f"Note: {note}" for note in summary["notes"])
-    yield (
-        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
-        f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
-        f" {summary['recovered']} recovered, {summary['refused']} refused"
-    )
-    if result.scores:
-        names = {
-            "flfl": method,
-            "alone": "each sensor alone (pchip)",
-            "linear": "each sensor alone (linear)",
-            "site": "each site alone (nothing shared)",
-        }
-        yield "Error on readings that were hidden and recovered (same units as the file):"
-        yield from table_lines(
-            ["", "MAE", "RMSE"],
-            [
-                [names.get(name, name), figure(scores["mae"]), figure(scores["rmse"])]
-                for name, scores in result.scores.items()
-            ],
-        )
-    if result.verdict:
-        yield result.verdict
-    yield what_left(summary, find(method))

@@ -67,6 +67,28 @@ def _how_to_read(verb: Callable[..., Any]) -> Callable[..., Any]:
                 help="What to do with a time that occurs twice.",
             ),
             click.option(
+                "--parameter",
+                help="Which quantity, when the file holds several: a word of its column parameter,"
+                " or a NetCDF variable.",
+            ),
+            click.option(
+                "--date-order",
+                type=click.Choice(["auto", "day-first", "month-first"]),
+                default="auto",
+                show_default=True,
+                help="How to read 01/02/2024. auto: as another date of the file tells.",
+            ),
+            click.option(
+                "--time-zone", help="Zone of times without offset, for example Europe/Berlin."
+            ),
+            click.option(
+                "--decimal",
+                type=click.Choice(["auto", "point", "comma"]),
+                default="auto",
+                show_default=True,
+                help="The decimal mark. auto: as the cells tell.",
+            ),
+            click.option(
                 "--complete-grid", is_flag=True, help="Insert the rows that the time grid lacks."
             ),
         ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
 from flfl.data.grid import Grid, complete_times, infer_grid
-from flfl.data.table import Layout, Source, Table, listing
+from flfl.data.rawfile import RawFile
+from flfl.data.table import CoordinateKind, Layout, Source, Table, listing
+from flfl.data.texts import Texts
 from flfl.data.times import Times, texts_like
 from flfl.errors import InputError
 
@@ -26,7 +27,7 @@ class Draft:
     ids: list[str]
     matrix: NDArray[np.float64]
     notes: list[str]
-    texts: list[pa.Array] | None = None
+    texts: Texts | None = None
     order: NDArray[np.intp] | None = None
     layout: Layout = "wide"
     time_column: str = ""
@@ -34,12 +35,16 @@ class Draft:
     value_column: str | None = None
     decimal: str = "."
     by_sensor: bool = False
+    columns: tuple[str, ...] = ()
+    by_sensor_cells: dict[str, pa.Array] = field(default_factory=dict)
+    by_slot_cells: dict[str, pa.Array] = field(default_factory=dict)
+    units: tuple[str, ...] | None = None
+    coordinates: NDArray[np.float64] | None = None
+    coordinate_kind: CoordinateKind | None = None
 
     def keep(self, rows: NDArray[np.intp]) -> None:
         """Take one time for each slot, in time order."""
-        self.times = Times(
-            self.times.index.take(rows), self.times.wall.take(rows), self.times.format
-        )
+        self.times = self.times.take(rows)
         self.time_texts = [self.time_texts[row] for row in rows.tolist()]
 
     def note_duplicates(self, count: int, what: str, duplicates: str) -> None:
@@ -64,6 +69,9 @@ def build_table(draft: Draft, complete_grid: bool, keep_source: bool = True) -> 
         source=_source(draft) if keep_source else None,
         notes=tuple(notes),
         order=draft.order,
+        units=draft.units,
+        coordinates=draft.coordinates,
+        coordinate_kind=draft.coordinate_kind,
     )
 
 
@@ -101,19 +109,19 @@ def _insert_absent(draft: Draft, grid: Grid) -> Grid:
     texts = np.array(texts_like(draft.times, draft.time_texts, index), dtype=object)
     texts[place] = draft.time_texts
     draft.time_texts, draft.matrix, draft.order = texts.tolist(), matrix, None
-    draft.times = Times(index, index, draft.times.format)
+    draft.times = replace(draft.times, index=index, wall=index)
     if draft.texts is not None:
-        take = pa.array(slot, mask=slot < 0)
-        draft.texts = [column.take(take) for column in draft.texts]
+        draft.texts = draft.texts.take(slot)
+    there = pa.array(slot, mask=slot < 0)
+    draft.by_slot_cells = {n: cells.take(there) for n, cells in draft.by_slot_cells.items()}
     positions = np.arange(len(index), dtype=np.float64)
     return Grid(positions, grid.step, grid.name, True, grid.months)
 
 
 def _source(draft: Draft) -> Source:
     raw = draft.raw
-    texts = None
     if draft.texts is not None:
-        texts = pa.table(draft.texts, names=draft.ids)
+        draft.texts.slim()
     return Source(
         path=raw.path,
         format=raw.format,
@@ -125,8 +133,14 @@ def _source(draft: Draft) -> Source:
         delimiter=raw.delimiter,
         decimal=draft.decimal,
         line_end=raw.line_end,
-        texts=texts,
+        texts=draft.texts,
         by_sensor=draft.by_sensor,
+        columns=draft.columns,
+        carried_by_sensor=draft.by_sensor_cells,
+        carried_by_slot=draft.by_slot_cells,
+        zone=draft.times.zone,
+        schema=raw.schema,
+        netcdf=raw.netcdf,
     )
 
 
@@ -146,7 +160,7 @@ def _grid_notes(draft: Draft, grid: Grid, complete_grid: bool) -> list[str]:
     notes = []
     index = draft.times.index
     if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
-        notes.append("The times carry offsets; they are held in UTC and written as they were.")
+        notes.append(_zone_note(draft))
     if not grid.regular:
         notes.append(f"The times are irregular; the usual step is {grid.step}.")
     if grid.absent:
@@ -155,6 +169,14 @@ def _grid_notes(draft: Draft, grid: Grid, complete_grid: bool) -> list[str]:
         fate = "they have been inserted" if complete_grid else "they stay absent"
         notes.append(f"{absent}; {fate}.")
     return notes
+
+
+def _zone_note(draft: Draft) -> str:
+    zone = draft.times.zone or "UTC"
+    if draft.raw.format == "netcdf":
+        return "The times are in UTC."
+    told = f"The times carry offsets ({zone})" if zone[0] in "+-U" else f"The times are in {zone}"
+    return f"{told}; they are held in UTC and written as they were."
 
 
 def _sensor_notes(draft: Draft) -> list[str]:

@@ -10,24 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
+from flfl.data.marks import MISSING_MARKS
+from flfl.data.rawfile import RawFile
 from flfl.errors import InputError
 
 Duplicates = Literal["refuse", "mean", "first"]
+Decimal = Literal["auto", "point", "comma"]
 
-# What pandas reads as missing, in lower case.
-MISSING_MARKS = (
-    "", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
-    "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
-)  # fmt: skip
 _QUICK_MARKS = ("", "NaN", "nan", "NA", "N/A", "null", "NULL", "None")
-_DECIMAL_COMMA = r"^[+-]?\d+,\d*([eE][+-]?\d+)?$"
+_DECIMAL_COMMA = r"^[+-]?\d*,\d*([eE][+-]?\d+)?$"
+_MARK_OF = {".": "", ",": " (the file writes decimal commas)"}
+_THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
 def to_numbers(
     raw: RawFile, column: int, decimal: str = ".", hint: str = ""
 ) -> NDArray[np.float64]:
-    """The numbers of one column, NaN where missing; refuses text and infinite values."""
+    """The numbers of one column, NaN where missing; refuses text."""
     array, name = raw.columns[column], raw.names[column]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -43,14 +42,19 @@ def to_numbers(
             where=raw.where(column=name),
             remedy="Remove the column, or turn it into numbers",
         )
-    infinite = np.flatnonzero(np.isinf(numbers))
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def refuse_infinite(raw: RawFile, columns: Sequence[int], matrix: NDArray[np.float64]) -> None:
+    """Refuse the first infinite reading of a sensors x rows matrix."""
+    infinite = np.argwhere(np.isinf(matrix))
     if len(infinite):
+        sensor, row = infinite[0].tolist()
         raise InputError(
             "the reading is infinite",
-            where=raw.where(int(infinite[0]), name),
+            where=raw.where(row, raw.names[columns[sensor]]),
             remedy="Leave the cell empty if the reading is missing",
         )
-    return np.asarray(numbers, dtype=np.float64)
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -78,7 +82,8 @@ def _parse_texts(
         raise InputError(
             f"{str(array[row])[:40]!r} is not a number",
             where=raw.where(row, name),
-            remedy="Correct the cell, or leave it empty if the reading is missing" + hint,
+            remedy=f"Correct the cell{_MARK_OF[decimal]}, or leave it empty if the reading is "
+            f"missing{hint}",
         ) from None
 
 
@@ -90,6 +95,9 @@ def _without(array: pa.Array, missing: pa.Array) -> pa.Array:
 
 def _cast(array: pa.Array, decimal: str) -> NDArray[np.float64]:
     if decimal == ",":
+        # A point beside decimal commas would be a thousands mark: 1.234 is not 1,234.
+        if pc.any(pc.match_substring(array, ".")).as_py():
+            raise pa.ArrowInvalid("both marks")
         array = pc.replace_substring(array, ",", ".")
     numbers: NDArray[np.float64] = pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False)
     return numbers
@@ -108,14 +116,32 @@ def _first_text(array: pa.Array, decimal: str) -> int:
     return low
 
 
-def decimal_mark(raw: RawFile, columns: Sequence[int]) -> str:
-    """``,`` when a file that is not comma-delimited writes numbers like 3,5; else ``.``."""
-    if raw.format != "csv" or raw.delimiter == ",":
-        return "."
+def decimal_mark(raw: RawFile, columns: Sequence[int], chosen: Decimal = "auto") -> str:
+    """``,`` when a file that is not comma-delimited writes numbers like 3,5; else ``.``.
+
+    A file whose commas could all mark thousands (1,234) is refused: it has two readings.
+    """
+    if chosen != "auto" or raw.format != "csv" or raw.delimiter == ",":
+        return "," if chosen == "comma" else "."
+    unsure: tuple[int, int] | None = None
     for column in columns:
         texts = pc.utf8_trim_whitespace(raw.columns[column])
         if pc.any(pc.match_substring_regex(texts, _DECIMAL_COMMA)).as_py():
-            return ","
+            thousands = pc.match_substring_regex(texts, _THOUSANDS)
+            if pc.any(
+                pc.and_not(pc.match_substring_regex(texts, _DECIMAL_COMMA), thousands)
+            ).as_py():
+                return ","
+            unsure = unsure or (column, int(pc.index(thousands, True).as_py()))
+    if unsure is not None:
+        column, row = unsure
+        raise InputError(
+            f"{str(raw.columns[column][row])!r} can be read with a decimal comma or with a comma "
+            "for thousands, and no other cell tells which",
+            where=raw.where(row, raw.names[column]),
+            remedy="Choose decimal=comma if it is a decimal comma, or write the numbers without "
+            "thousands marks",
+        )
     return "."
 
 
@@ -130,12 +156,6 @@ def drop_sentinels(values: NDArray[np.float64], sentinels: Sequence[float]) -> t
             plural = "value" if count == 1 else "values"
             notes.append(f"{count} {plural} equal to {sentinel:g} read as missing.")
     return tuple(notes)
-
-
-def known_texts(texts: pa.Array, values: NDArray[np.float64]) -> pa.Array:
-    """Keep the text of observed cells only."""
-    missing = np.isnan(values)
-    return _without(texts, pa.array(missing)) if missing.any() else texts
 
 
 def gather(

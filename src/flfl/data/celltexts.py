@@ -10,16 +10,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.data.table import Table
+from flfl.data.texts import Slots
 
-Slots = NDArray[np.intp]
+# Cells looked at together when the decimals are counted.
+_SCANNED_CELLS = 1 << 19
 
 
 class CellTexts:
     """The texts of a filled table, made piece by piece so that they never fill the memory."""
 
-    def __init__(self, table: Table, filled: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        filled: NDArray[np.float64],
+        limits: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
         self.table = table
         self.filled = filled
+        self.limits = limits
         self.known = table.known
         source = table.source
         self.decimal = "." if source is None else source.decimal
@@ -31,8 +39,8 @@ class CellTexts:
         texts = np.full(len(slots), "", dtype=object)
         texts[~known] = self.numbers(self.filled[slots, sensor][~known], sensor)
         if self.texts is not None:
-            column = self.texts.column(sensor).take(pa.array(slots[known]))
-            texts[known] = column.to_numpy()
+            column = self.texts.column(sensor, slots)
+            texts[known] = column.to_numpy(zero_copy_only=False)[known]
         else:
             texts[known] = [repr(number) for number in self.filled[slots[known], sensor].tolist()]
         result: list[str] = texts.tolist()
@@ -42,7 +50,8 @@ class CellTexts:
         """Numbers in the units of a sensor; NaN is empty."""
         texts = np.full(len(numbers), "", dtype=object)
         there = ~np.isnan(numbers)
-        words = [repr(number) for number in _round(numbers[there], self.decimals[sensor])]
+        rounded = np.clip(_round(numbers[there], self.decimals[sensor]), *self.limits)
+        words = [repr(number) for number in rounded.tolist()]
         texts[there] = [word.replace(".", self.decimal) for word in words]
         result: list[str] = texts.tolist()
         return result
@@ -50,21 +59,25 @@ class CellTexts:
     @cached_property
     def decimals(self) -> list[int | None]:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
-        return [self._decimals_of(sensor) for sensor in range(self.filled.shape[1])]
+        slots, sensors = self.filled.shape
+        parts = np.array_split(np.arange(slots), -(-slots * sensors // _SCANNED_CELLS))
+        most = np.max([self._decimals_of(part) for part in parts], axis=0)
+        return [2 if m < 0 else None if np.isinf(m) else int(m) for m in most.tolist()]
 
-    def _decimals_of(self, sensor: int) -> int | None:
+    def _decimals_of(self, slots: Slots) -> NDArray[np.float64]:
+        """The most decimals of each sensor at some slots; -1 for none, infinite for exponents."""
+        known = self.known[slots].T
         if self.texts is not None:
-            texts = pc.utf8_trim_whitespace(self.texts.column(sensor).drop_null())
+            columns = [self.texts.column(i, slots) for i in range(len(known))]
+            texts = pc.utf8_trim_whitespace(pa.concat_arrays(columns).fill_null(""))
         else:
-            observed = self.filled[self.known[:, sensor], sensor].tolist()
-            texts = pa.array([repr(number) for number in observed], pa.string())
-        if len(texts) == 0:
-            return 2
-        if pc.any(pc.match_substring_regex(texts, "[eE]")).as_py():
-            return None
-        point = pc.find_substring(texts, self.decimal)
-        after = pc.subtract(pc.subtract(pc.utf8_length(texts), point), 1)
-        return int(pc.max(pc.if_else(pc.less(point, 0), 0, after)).as_py())
+            numbers = self.filled[slots].T.ravel().tolist()
+            texts = pa.array([repr(number) for number in numbers], pa.string())
+        point = pc.find_substring(texts, self.decimal).to_numpy()
+        after = pc.binary_length(texts).to_numpy() - point - 1.0
+        after[point < 0] = 0
+        after[pc.match_substring_regex(texts, "[eE]").to_numpy(zero_copy_only=False)] = np.inf
+        return np.where(known, after.reshape(known.shape), -1).max(axis=1)
 
 
 def _round(numbers: NDArray[np.float64], decimals: int | None) -> list[float]:

@@ -8,16 +8,17 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from flfl.data.files import RawFile
+from flfl.data.rawfile import RawFile
 from flfl.errors import InputError
 
 
 def raw_frame(label: str, columns: list[tuple[str, Any]]) -> RawFile:
     """Named pandas columns as a raw file; ``label`` stands for the path in messages."""
-    raw = RawFile(Path(label), "parquet", [name.strip() for name, _ in columns], [])
+    raw = RawFile(Path(label), "parquet", [name.strip() for name, _ in columns], list)
     if not columns or len(columns[0][1]) == 0:
         raise InputError("there are no rows", where=label, remedy="Give at least one")
-    raw.columns = [_arrow(raw, name, series) for name, series in columns]
+    arrays = [_arrow(raw, name, series) for name, series in columns]
+    raw.load = lambda: arrays
     return raw
 
 

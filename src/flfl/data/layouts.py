@@ -11,25 +11,29 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.data.build import Draft
+from flfl.data.carried import carry, pick_parameter
 from flfl.data.cells import (
+    Decimal,
     Duplicates,
     decimal_mark,
     drop_sentinels,
     gather,
     gather_texts,
     is_numeric,
-    known_texts,
+    refuse_infinite,
     to_numbers,
 )
-from flfl.data.files import RawFile
+from flfl.data.csvfile import parse_numbers
+from flfl.data.rawfile import RawFile
 from flfl.data.stamps import duplicate_error, read_times, refuse_null, unique_times
 from flfl.data.table import listing
-from flfl.data.times import TIME_NAMES
+from flfl.data.texts import ColumnTexts, line_texts
+from flfl.data.times import ANY_TIMES, TIME_NAMES, TimeRules
 from flfl.errors import InputError
 
 SENSOR_NAMES = (
     "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
-    "location", "location_id", "device", "device_id", "node", "node_id",
+    "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
 )  # fmt: skip
 VALUE_NAMES = ("value", "values", "reading", "readings", "measurement", "measurements")
 _WIDE_HINT = (
@@ -39,6 +43,17 @@ _WIDE_HINT = (
 # A long file whose sensors and times hardly ever meet is a mistaken column, and the grid would
 # not fit in memory.
 _MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the user wants a file to be read, where there is a choice."""
+
+    sentinels: Sequence[float] = ()
+    duplicates: Duplicates = "refuse"
+    decimal: Decimal = "auto"
+    times: TimeRules = ANY_TIMES
+    parameter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,9 +121,7 @@ def _has_text(raw: RawFile, found: dict[str, int | None]) -> bool:
     return False
 
 
-def draft_wide(
-    raw: RawFile, time: int, sentinels: Sequence[float], duplicates: Duplicates
-) -> Draft:
+def draft_wide(raw: RawFile, time: int, rules: Rules) -> Draft:
     """Readings of a wide file."""
     sensors = [i for i in range(len(raw.names)) if i != time]
     if not sensors:
@@ -119,21 +132,44 @@ def draft_wide(
         )
     if any(not raw.names[i] for i in sensors):
         raise InputError("column 1 has no name", where=raw.where(), remedy="Name it in the header")
-    times, texts = read_times(raw, time, raw.columns[time], lambda i: i)
-    decimal = decimal_mark(raw, sensors)
-    matrix = np.empty((len(sensors), raw.rows))
-    for row, column in enumerate(sensors):
-        matrix[row] = to_numbers(raw, column, decimal, _WIDE_HINT)
-    notes = drop_sentinels(matrix, sentinels)
+    cells, matrix, decimal = _wide_cells(raw, time, sensors, rules.decimal)
+    times, texts = read_times(raw, time, cells, lambda i: i, rules.times)
+    notes = drop_sentinels(matrix, rules.sentinels)
     draft = Draft(raw, times, texts, [raw.names[i] for i in sensors], matrix, list(notes))
     draft.time_column, draft.decimal = raw.names[time], decimal
     if raw.format == "csv":
-        columns = [raw.columns[i] for i in sensors]
-        draft.texts = [known_texts(c, v) for c, v in zip(columns, matrix, strict=True)]
-    return _sorted_wide(draft, duplicates)
+        lines = line_texts(raw, sensors, len(texts))
+        draft.texts = lines or ColumnTexts([raw.columns[i] for i in sensors])
+    if raw.schema is not None:
+        draft.units = _stored_units(raw.schema, draft.ids)
+    return sort_slots(draft, rules.duplicates)
 
 
-def _sorted_wide(draft: Draft, duplicates: Duplicates) -> Draft:
+def _stored_units(schema: pa.Schema, ids: Sequence[str]) -> tuple[str, ...] | None:
+    """Units in the metadata of Parquet columns."""
+    told = {field.name.strip(): (field.metadata or {}).get(b"units", b"") for field in schema}
+    units = tuple(told[name].decode("utf-8", "replace") for name in ids)
+    return units if any(units) else None
+
+
+def _wide_cells(
+    raw: RawFile, time: int, sensors: Sequence[int], chosen: Decimal
+) -> tuple[pa.Array, NDArray[np.float64], str]:
+    """The time cells, the readings as sensors x rows, and the decimal mark."""
+    quick = parse_numbers(raw, time) if raw.format == "csv" and chosen != "comma" else None
+    if quick is not None:
+        refuse_infinite(raw, sensors, quick[1])
+        return *quick, "."
+    decimal = decimal_mark(raw, sensors, chosen)
+    matrix = np.empty((len(sensors), raw.rows))
+    for row, column in enumerate(sensors):
+        matrix[row] = to_numbers(raw, column, decimal, _WIDE_HINT)
+    refuse_infinite(raw, sensors, matrix)
+    return raw.columns[time], matrix, decimal
+
+
+def sort_slots(draft: Draft, duplicates: Duplicates) -> Draft:
+    """Put the slots of a wide draft in time order, with repeated times as the rule says."""
     keys, first, slot = unique_times(draft.times.index)
     if len(keys) == len(slot):
         if (np.diff(slot) > 0).all():
@@ -142,7 +178,7 @@ def _sorted_wide(draft: Draft, duplicates: Duplicates) -> Draft:
         draft.notes.append("The rows were not in time order; they have been sorted.")
         draft.matrix = draft.matrix[:, first]
         if draft.texts is not None:
-            draft.texts = [column.take(pa.array(first)) for column in draft.texts]
+            draft.texts = draft.texts.take(first)
     else:
         if duplicates == "refuse":
             raise duplicate_error(draft.raw, draft.times, draft.time_texts, slot, slot, None)
@@ -163,43 +199,57 @@ def _merge_rows(draft: Draft, slot: NDArray[np.intp], slots: int, duplicates: Du
     draft.note_duplicates(rows - slots, "rows", duplicates)
     if draft.texts is not None:
         local = np.where(row < 0, -1, row - np.arange(sensors)[:, None] * rows)
-        draft.texts = [
-            gather_texts(draft.texts[i], local[i], grid[i], draft.decimal) for i in range(sensors)
-        ]
+        every = np.arange(rows)
+        draft.texts = ColumnTexts(
+            [
+                gather_texts(draft.texts.column(i, every), local[i], grid[i], draft.decimal)
+                for i in range(sensors)
+            ]
+        )
     draft.matrix = grid
 
 
-def draft_long(
-    raw: RawFile, columns: LongColumns, sentinels: Sequence[float], duplicates: Duplicates
-) -> Draft:
+def draft_long(raw: RawFile, columns: LongColumns, rules: Rules) -> Draft:
     """Readings of a long file."""
+    used = {columns.time, columns.sensor, columns.value}
+    parameter = pick_parameter(raw, rules.parameter, used)
     coded = raw.columns[columns.time].dictionary_encode()
     code = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
     refuse_null(raw, columns.time, coded.indices.null_count)
     times, texts = read_times(
-        raw, columns.time, coded.dictionary, lambda i: int(np.flatnonzero(code == i)[0])
+        raw,
+        columns.time,
+        coded.dictionary,
+        lambda i: int(np.flatnonzero(code == i)[0]),
+        rules.times,
     )
     keys, first, slot_of_code = unique_times(times.index)
     slot = slot_of_code[code]
     sensor, ids = _sensor_codes(raw, columns.sensor)
-    decimal = decimal_mark(raw, [columns.value])
+    decimal = decimal_mark(raw, [columns.value], rules.decimal)
     values = to_numbers(raw, columns.value, decimal)
-    notes = list(drop_sentinels(values, sentinels))
+    refuse_infinite(raw, [columns.value], values[None, :])
+    notes = list(drop_sentinels(values, rules.sentinels))
     slots, sensors = len(keys), len(ids)
     _check_meeting(raw, slots, sensors)
     cell = sensor * slots + slot
     repeated = len(cell) - int(np.count_nonzero(np.bincount(cell, minlength=1)))
-    if repeated and duplicates == "refuse":
+    if repeated and rules.duplicates == "refuse":
         raise duplicate_error(raw, times, texts, cell, code, [ids[i] for i in sensor])
-    grid, row = gather(slot, sensor, values, (slots, sensors), duplicates)
+    grid, row = gather(slot, sensor, values, (slots, sensors), rules.duplicates)
     draft = Draft(raw, times, texts, ids, grid, notes)
     if repeated:
-        draft.note_duplicates(repeated, "readings", duplicates)
+        draft.note_duplicates(repeated, "readings", rules.duplicates)
+    if parameter is not None:
+        draft.notes.append(f"The parameter is {parameter}.")
     _describe_long(draft, columns, slot, sensor)
+    carry(draft, used, sensor, slot, slots)
     draft.decimal = decimal
     if raw.format == "csv":
         column = raw.columns[columns.value]
-        draft.texts = [gather_texts(column, row[i], grid[i], decimal) for i in range(sensors)]
+        draft.texts = ColumnTexts(
+            [gather_texts(column, row[i], grid[i], decimal) for i in range(sensors)]
+        )
     draft.keep(first)
     return draft
 
@@ -212,10 +262,6 @@ def _describe_long(
     draft.time_column = names[columns.time]
     draft.sensor_column, draft.value_column = names[columns.sensor], names[columns.value]
     draft.by_sensor = bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot)))
-    used = {columns.time, columns.sensor, columns.value}
-    others = [name for i, name in enumerate(names) if i not in used]
-    if others:
-        draft.notes.append(f"Columns that are not used and not carried over: {listing(others)}.")
 
 
 def _sensor_codes(raw: RawFile, column: int) -> tuple[NDArray[np.intp], list[str]]:

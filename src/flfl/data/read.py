@@ -1,4 +1,4 @@
-"""Readings in: a CSV or Parquet file, a DataFrame or an array becomes a checked table."""
+"""Readings in: a CSV, Parquet or NetCDF file, a DataFrame or an array becomes a checked table."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.data.build import build_table
-from flfl.data.cells import Duplicates
-from flfl.data.files import RawFile, load_file
+from flfl.data.cells import Decimal, Duplicates
+from flfl.data.files import load_file, suffix_of
 from flfl.data.frames import plain_index, raw_frame
 from flfl.data.layouts import (
     LongColumns,
+    Rules,
     draft_long,
     draft_wide,
     find_long_columns,
     pick_time_column,
 )
+from flfl.data.netcdf import draft_netcdf
+from flfl.data.rawfile import RawFile
 from flfl.data.table import Table
-from flfl.data.times import TIME_NAMES, looks_like_time
+from flfl.data.times import TIME_NAMES, DateOrder, TimeRules, looks_like_time
+from flfl.data.xarrays import NETCDF_SUFFIXES
 from flfl.errors import InputError
 
 LayoutChoice = Literal["auto", "wide", "long"]
@@ -39,13 +43,17 @@ def read_readings(
     sentinels: Sequence[float] = SENTINELS,
     duplicates: Duplicates = "refuse",
     complete_grid: bool = False,
+    parameter: str | None = None,
+    date_order: DateOrder = "auto",
+    time_zone: str | None = None,
+    decimal: Decimal = "auto",
 ) -> Table:
     """Read a table of readings.
 
     Parameters
     ----------
     path : str or Path
-        ``.csv``, ``.txt`` or ``.tsv``, each also with ``.gz``, or ``.parquet``.
+        ``.csv``, ``.txt`` or ``.tsv``, each also with ``.gz``, ``.parquet``, or ``.nc`` (NetCDF).
     layout : {"auto", "wide", "long"}
         Wide: a time column and one column a sensor. Long: time, sensor, value.
     time_column, sensor_column, value_column : str, optional
@@ -58,6 +66,15 @@ def read_readings(
         keep the first known one.
     complete_grid : bool
         Insert the rows that are absent from a regular time grid. By default they stay absent.
+    parameter : str, optional
+        Which quantity, when the file holds several: a word of a long file's column ``parameter``,
+        or a variable of a NetCDF file.
+    date_order : {"auto", "day-first", "month-first"}
+        How to read 01/02/2024; by default only where some date of the file tells.
+    time_zone : str, optional
+        The zone of times that carry no offset, such as Europe/Berlin. They are then held in UTC.
+    decimal : {"auto", "point", "comma"}
+        The decimal mark; by default a comma where the delimiter is another and the cells tell.
 
     Raises
     ------
@@ -66,16 +83,21 @@ def read_readings(
     """
     _check_choice("layout", layout, get_args(LayoutChoice))
     _check_choice("duplicates", duplicates, get_args(Duplicates))
+    _check_choice("date_order", date_order, get_args(DateOrder))
+    _check_choice("decimal", decimal, get_args(Decimal))
+    rules = Rules(sentinels, duplicates, decimal, TimeRules(date_order, time_zone), parameter)
+    if suffix_of(Path(path)) in NETCDF_SUFFIXES:
+        return build_table(draft_netcdf(Path(path), rules), complete_grid)
     raw = load_file(path)
     if time_column is None:
         _check_header(raw)
     _check_names(raw)
     columns = _long_columns(raw, layout, time_column, sensor_column, value_column)
     if columns is not None:
-        draft = draft_long(raw, columns, sentinels, duplicates)
+        draft = draft_long(raw, columns, rules)
     else:
         time, notes = pick_time_column(raw, time_column)
-        draft = draft_wide(raw, time, sentinels, duplicates)
+        draft = draft_wide(raw, time, rules)
         draft.notes += notes
     return build_table(draft, complete_grid)
 
@@ -105,7 +127,7 @@ def from_frame(
     _check_choice("duplicates", duplicates, get_args(Duplicates))
     raw = _raw_from_frame(readings)
     _check_names(raw)
-    draft = draft_wide(raw, 0, sentinels, duplicates)
+    draft = draft_wide(raw, 0, Rules(sentinels, duplicates))
     return build_table(draft, complete_grid, keep_source=False)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.data.cells import decimal_mark, to_numbers
-from flfl.data.files import RawFile
+from flfl.data.rawfile import RawFile
 from flfl.data.table import CoordinateKind, listing
 from flfl.errors import InputError
 
@@ -18,7 +18,7 @@ ID_NAMES = (
     "sensor_id", "sensor", "sensorid", "id", "station", "station_id", "stationid", "site_id",
     "location", "location_id", "device", "device_id", "node", "node_id", "name",
 )  # fmt: skip
-_COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
+COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
     ("latlon", ("latitude", "lat"), ("longitude", "lon", "lng", "long")),
     ("metric", ("x", "x_m", "easting"), ("y", "y_m", "northing")),
 )
@@ -77,7 +77,7 @@ def rows_of(raw: RawFile, ids: Sequence[str]) -> tuple[list[int], tuple[str, ...
 def coordinates(
     raw: RawFile, rows: list[int], ids: Sequence[str]
 ) -> tuple[NDArray[np.float64] | None, CoordinateKind | None]:
-    for kind, first_names, second_names in _COORDINATES:
+    for kind, first_names, second_names in COORDINATES:
         pair = (raw.find(first_names), raw.find(second_names))
         if pair == (None, None):
             continue

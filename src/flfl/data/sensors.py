@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.data.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, RawFile, load_file, suffix_of
+from flfl.data.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, load_file, suffix_of
 from flfl.data.frames import raw_frame
+from flfl.data.rawfile import RawFile
 from flfl.data.sensor_columns import (
     ID_NAMES,
     REGION_NAMES,

@@ -9,8 +9,9 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.data.files import RawFile
-from flfl.data.times import Times, parse_times, time_texts
+from flfl.data.rawfile import RawFile
+from flfl.data.times import ANY_TIMES, TimeRules, Times, parse_times, time_texts
+from flfl.data.zones import in_zone
 from flfl.errors import InputError
 
 
@@ -25,14 +26,28 @@ def refuse_null(raw: RawFile, column: int, count: int) -> None:
 
 
 def read_times(
-    raw: RawFile, column: int, array: pa.Array, row_of: Callable[[int], int]
+    raw: RawFile,
+    column: int,
+    array: pa.Array,
+    row_of: Callable[[int], int],
+    rules: TimeRules = ANY_TIMES,
 ) -> tuple[Times, list[str]]:
     """Parsed times and their texts, one for each cell of ``array``."""
+    times, texts = _read_times(raw, column, array, row_of, rules)
+    if rules.time_zone is not None:
+        name = raw.names[column] or None
+        times = in_zone(times, rules.time_zone, lambda i: raw.where(row_of(i), name))
+    return times, texts
+
+
+def _read_times(
+    raw: RawFile, column: int, array: pa.Array, row_of: Callable[[int], int], rules: TimeRules
+) -> tuple[Times, list[str]]:
     name = raw.names[column]
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         texts = array.to_numpy(zero_copy_only=False)
         if array.null_count == 0:
-            times = parse_times(texts, lambda i: raw.where(row_of(i), name or None))
+            times = parse_times(texts, lambda i: raw.where(row_of(i), name or None), rules)
             return times, [str(text) for text in texts]
     refuse_null(raw, column, array.null_count)
     series = array.to_pandas()
@@ -48,10 +63,10 @@ def read_times(
             remedy="Name the time column with time_column",
         )
     stamps = pd.DatetimeIndex(pd.to_datetime(series)).as_unit("us")
-    wall = stamps.tz_localize(None)
-    return Times(stamps if stamps.tz is None else stamps.tz_convert("UTC"), wall), time_texts(
-        stamps
-    )
+    if stamps.tz is None:
+        return Times(stamps, stamps), time_texts(stamps)
+    times = Times(stamps.tz_convert("UTC"), stamps.tz_localize(None), zone=str(stamps.tz))
+    return times, time_texts(stamps)
 
 
 def unique_times(index: pd.Index) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]]:
@@ -80,8 +95,8 @@ def duplicate_error(
     if _clocks_went_back(times.index[time_rows]):
         remedy = (
             "This looks like the hour that local clocks repeat when daylight saving ends: write "
-            "times in UTC or with their offset (2024-10-27T02:00:00+02:00), or choose "
-            "duplicates=mean or duplicates=first"
+            "times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the zone with "
+            "time_zone, or choose duplicates=mean or duplicates=first"
         )
     return InputError(
         f"the time {text!r} appears more than once{whose}{more}",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from flfl.data.texts import Texts
 
 FileFormat = Literal["csv", "parquet", "netcdf"]
 Layout = Literal["wide", "long"]
@@ -68,9 +71,8 @@ class Source:
         The time of every slot as the file writes it.
     delimiter, decimal, line_end : str
         How the CSV file was written.
-    texts : pyarrow.Table or None
-        Slots x sensors, the text of every observed cell, null where missing. None for Parquet,
-        which has no text to keep.
+    texts : Texts or None
+        The text of every observed cell. None for Parquet and NetCDF, which have no text to keep.
     by_sensor : bool
         A long file that lists one sensor after another, not one time after another.
     columns : tuple of str
@@ -100,7 +102,7 @@ class Source:
     delimiter: str = ","
     decimal: str = "."
     line_end: str = "\n"
-    texts: pa.Table | None = None
+    texts: Texts | None = None
     by_sensor: bool = False
     columns: tuple[str, ...] = ()
     carried_by_sensor: Mapping[str, pa.Array] = field(default_factory=dict)

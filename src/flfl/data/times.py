@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from flfl.errors import InputError
 # Names a time column goes by, in lower case; the first one present is taken.
 TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "timestamp_utc", "datetime_utc", "time_utc",
-    "utc", "date", "day", "month", "year",
+    "datetimeutc", "date_utc", "utc", "date", "day", "month", "year",
 )  # fmt: skip
 
 _CLOCK = r"[T ]\d{1,2}(?::\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
@@ -31,6 +32,7 @@ _DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
 
 Place = Callable[[int], str]
+DateOrder = Literal["auto", "day-first", "month-first"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +41,31 @@ class Times:
 
     ``index`` is in UTC when the texts carry offsets, and ``wall`` is then what the clock on the
     wall showed; without offsets the two are the same. ``format`` is the strptime pattern, or None
-    for ISO 8601 and for numbers.
+    for ISO 8601 and for numbers. ``zone`` names the zone of the wall clock, None where nobody told.
     """
 
     index: pd.Index
     wall: pd.Index
     format: str | None = None
+    zone: str | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> Times:
+        """Some of these times."""
+        return replace(self, index=self.index.take(rows), wall=self.wall.take(rows))
 
 
-def parse_times(texts: NDArray[np.object_], place: Place) -> Times:
+@dataclass(frozen=True)
+class TimeRules:
+    """What the user says of the times where a file leaves it open."""
+
+    date_order: DateOrder = "auto"
+    time_zone: str | None = None
+
+
+ANY_TIMES = TimeRules()
+
+
+def parse_times(texts: NDArray[np.object_], place: Place, rules: TimeRules = ANY_TIMES) -> Times:
     """Read time texts: ISO 8601, compact digits, common day and month orders, or plain numbers.
 
     Parameters
@@ -55,6 +73,8 @@ def parse_times(texts: NDArray[np.object_], place: Place) -> Times:
     texts : array of str
     place : callable
         Names the file and line of the n-th text, for messages.
+    rules : TimeRules
+        The order of day and month, and the zone of times without offset.
     """
     series = pd.Series(texts, dtype="str").str.strip()
     empty = np.flatnonzero(series.str.lower().isin(["", "nan", "nat", "na", "null", "none"]))
@@ -72,7 +92,7 @@ def parse_times(texts: NDArray[np.object_], place: Place) -> Times:
         return Times(numbers, numbers)
     if series.iloc[:1].str.fullmatch(_ISO).all():
         return _parse_iso(series, place)
-    return _parse_pattern(series, place)
+    return _parse_pattern(series, place, rules.date_order)
 
 
 def looks_like_time(text: str) -> bool:
@@ -128,13 +148,21 @@ def _parse_iso(series: pd.Series[str], place: Place) -> Times:
         return Times(index, index)
     parsed = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
     _refuse_first(parsed.isna().to_numpy(), series, place)
-    return Times(_microseconds(parsed), _microseconds(wall))
+    index, clock = _microseconds(parsed), _microseconds(wall)
+    return Times(index, clock, zone=_offsets(clock - index.tz_localize(None)))
 
 
-def _parse_pattern(series: pd.Series[str], place: Place) -> Times:
+def _offsets(found: pd.TimedeltaIndex) -> str:
+    """``UTC``, ``+02:00``, or ``+01:00/+02:00`` where the offset changes."""
+    minutes = sorted(set((found.unique() // pd.Timedelta(minutes=1)).tolist()))
+    names = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
+    return "UTC" if minutes == [0] else "/".join(names)
+
+
+def _parse_pattern(series: pd.Series[str], place: Place, date_order: DateOrder) -> Times:
     first = str(series.iloc[0])
     found: dict[str, pd.Series[pd.Timestamp]] = {}
-    for pattern in _patterns_for(first):
+    for pattern in _patterns_for(first, date_order):
         found[pattern] = pd.to_datetime(series, format=pattern, errors="coerce")
     if not found:
         _refuse_first(np.ones(1, dtype=bool), series, place)
@@ -145,17 +173,21 @@ def _parse_pattern(series: pd.Series[str], place: Place) -> Times:
     (pattern, parsed), *others = whole.items()
     if any(not other.equals(parsed) for _, other in others):
         raise InputError(
-            f"the date {first!r} can be read as day then month or as month then day",
+            f"the date {first!r} can be read as day then month or as month then day, and no other "
+            "date of the file tells which",
             where=place(0),
-            remedy="Write dates as year-month-day, for example 2024-01-31",
+            remedy="Choose date_order=day-first or date_order=month-first, or write dates as "
+            "year-month-day",
         )
     index = _microseconds(parsed)
     return Times(index, index, pattern)
 
 
-def _patterns_for(text: str) -> list[str]:
+def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
     fits = []
-    for date, clock in product(_DATES, _CLOCKS):
+    excluded = {"auto": "-", "day-first": "%m", "month-first": "%d"}[date_order]
+    dates = [date for date in _DATES if not date.startswith(excluded)]
+    for date, clock in product(dates, _CLOCKS):
         try:
             datetime.strptime(text, date + clock)
         except ValueError:
@@ -196,13 +228,18 @@ def time_texts(index: pd.Index) -> list[str]:
 
 def texts_like(times: Times, texts: list[str], added: pd.Index) -> list[str]:
     """Write added times in the form in which the file writes its own."""
-    if not isinstance(added, pd.DatetimeIndex) or not isinstance(times.index, pd.DatetimeIndex):
+    if not isinstance(added, pd.DatetimeIndex) or not isinstance(times.wall, pd.DatetimeIndex):
         return time_texts(added)
     dates = ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
              "%Y-%m-%dT%H:%M:%S")  # fmt: skip
-    ends = ("",) if added.tz is None else ("Z", "+00:00", "+0000", "+00")
+    ends = [""]
+    wall = added
+    if added.tz is not None and times.zone is not None and "/" not in times.zone:
+        wall = added.tz_convert(times.zone).tz_localize(None)
+        offset = "+00:00" if times.zone == "UTC" else times.zone
+        ends += ["Z", offset, offset.replace(":", ""), offset[:3]]
     patterns = [times.format] if times.format else [d + e for d, e in product(dates, ends)]
     for pattern in patterns:
-        if times.index.strftime(pattern).tolist() == texts:
-            return [str(text) for text in added.strftime(pattern)]
+        if times.wall.strftime(pattern).tolist() == texts:
+            return [str(text) for text in wall.strftime(pattern)]
     return time_texts(added)
