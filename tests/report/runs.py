@@ -1,5 +1,7 @@
 """Runs to make pages of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -33,5 +35,6 @@ def nasty():
     values[:, -1] = np.nan
     index = pd.date_range("2024-03-30", periods=200, freq="h")
     table = from_frame(pd.DataFrame(values, index, list(NASTY)))
+    table = replace(table, units=("$$m^2$$<b>",) * len(NASTY))
     settings = {"method": "linear", "note": "</script><script>alert(1)</script>"}
     return recover(table, method="linear"), table, Sensors.bare(NASTY), settings

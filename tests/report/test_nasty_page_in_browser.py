@@ -34,6 +34,7 @@ def test_names_are_text_never_markup(nasty, nasty_run):
         nasty.js("return document.querySelectorAll('main b, h1 img, main i:not([class])').length")
         == 0
     )
+    assert nasty.find("#chosen-unit").text == "in $$m^2$$<b>"
     assert nasty.find("h1").text == "<img src=x onerror=alert(1)>"
     nasty.click("#sensor-list li:nth-child(6) button")
     assert nasty.chosen == "empty"

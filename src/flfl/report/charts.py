@@ -117,7 +117,7 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
     return chart
 
 
-def series(axis: Axis) -> Chart:
+def series(axis: Axis, unit: str | None) -> Chart:
     """One sensor: observed points, the recovered line in its interval, refused stretches."""
     low, high = axis.edges
     chart = figure(
@@ -130,7 +130,7 @@ def series(axis: Axis) -> Chart:
         toolbar_location="right",
         sizing_mode="stretch_width",
         x_axis_label=axis.label,
-        y_axis_label="reading",
+        y_axis_label=_measured("reading", unit),
     )
     _label_times(chart, axis)
     pan, wheel = (
@@ -211,7 +211,7 @@ def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Cha
     return chart
 
 
-def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
+def gap_scores(labels: Sequence[str], errors: dict[str, list[float]], unit: str | None) -> Chart:
     """Error on hidden readings by length of their gap, a bar a method."""
     data: dict[str, Any] = {"gap": list(labels)} | errors
     chart = figure(
@@ -222,7 +222,7 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
         toolbar_location=None,
         sizing_mode="stretch_width",
         x_axis_label="length of the gap (slots)",
-        y_axis_label="mean absolute error",
+        y_axis_label=_measured("mean absolute error", unit),
     )
     source = ColumnDataSource(data)
     for i, name in enumerate(errors):
@@ -247,6 +247,10 @@ def _label_times(chart: Chart, axis: Axis) -> None:
         chart.xaxis.formatter = DatetimeTickFormatter(
             hourmin="%H:%M", hours="%H:%M", days="%d %b", months="%b %Y", years="%Y"
         )
+
+
+def _measured(what: str, unit: str | None) -> PlainText:
+    return PlainText(text=what if unit is None else f"{what} ({unit})")
 
 
 def _short(name: str) -> str:

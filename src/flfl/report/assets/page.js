@@ -28,6 +28,7 @@ class Page {
     const one = this.sensors[this.chosen];
     document.getElementById("sensor").value = String(this.chosen);
     document.getElementById("chosen-name").textContent = one.name;
+    document.getElementById("chosen-unit").textContent = one.unit ? ` in ${one.unit}` : "";
     document.getElementById("status").textContent =
       `${one.observed} observed, ${one.recovered} recovered, ${one.refused} refused` +
       (one.hidden ? `; self-test error ${short(one.errors[0])}` : "");
