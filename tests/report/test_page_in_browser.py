@@ -219,22 +219,32 @@ def test_a_telephone_shows_it_without_sideways_scrolling(browser, big_page):
         page.cdp("Emulation.clearDeviceMetricsOverride")
 
 
-def test_it_is_quick(big, record_property):
-    ready = big.js("return performance.getEntriesByName('flfl-ready')[0].startTime")
-    steps = big.browser.execute_async_script(
-        "const done = arguments[0], steps = [];"
-        "const frame = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 0)));"
-        "(async () => {"
-        "  for (let i = 0; i < 3; i++)"
-        "  for (const how of ['in', 'later', 'in', 'in', 'earlier', 'out', 'later', 'all']) {"
-        "    const start = performance.now();"
-        "    flflPage.move(how); await frame(); await frame();"
-        "    steps.push(performance.now() - start);"
-        "  } done(steps); })()"
-    )
-    record_property("milliseconds until ready", ready)
-    record_property("milliseconds of a zoom step", steps)
-    print(f"ready after {ready:.0f} ms; steps {[round(step) for step in steps]} ms")  # noqa: T201
+STEPS = ("in", "later", "in", "in", "earlier", "out", "later", "all")
+
+
+def test_it_is_quick(big):
+    """Ready in seconds, a step of zoom or pan in a fifth of one, in the page's own time.
+
+    The browser counts the processor time of the page's thread, so that whatever else the machine
+    does at the moment is left out.
+    """
+
+    def spent():
+        metrics = big.cdp("Performance.getMetrics")["metrics"]
+        return {metric["name"]: 1000 * metric["value"] for metric in metrics}["TaskDuration"]
+
+    big.cdp("Performance.enable", timeDomain="threadTicks")
+    try:
+        ready = big.js("return performance.getEntriesByName('flfl-ready')[0].startTime")
+        costs = []
+        for step in STEPS:
+            before = spent()
+            big.js("flflPage.move(arguments[0])", step)
+            big.settle()
+            costs.append(spent() - before)
+    finally:
+        big.cdp("Performance.disable")
+    print(f"ready after {ready:.0f} ms; steps {[round(cost) for cost in costs]} ms")  # noqa: T201
+    assert min(costs) > 0
+    assert max(costs) < 200
     assert ready < 10_000
-    # The best of three: whatever else the machine does at the time is not the page's.
-    assert np.array(steps).reshape(3, -1).min(axis=0).max() < 200

@@ -102,13 +102,14 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         name="map-points",
     )
     mapper = LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
+    dot = float(np.clip(100 / np.sqrt(len(x)), 5, 13))
     drawn = chart.scatter(
-        "x", "y", source=points, size=13, line_width=1, name="map-dots",
+        "x", "y", source=points, size=dot, line_width=1, name="map-dots",
         fill_color={"field": "colour", "transform": mapper},
     )  # fmt: skip
     drawn.nonselection_glyph = drawn.selection_glyph = None
     ring = ColumnDataSource({"x": [], "y": []}, name="map-ring")
-    chart.scatter("x", "y", source=ring, size=22, line_width=3, fill_alpha=0, name="map-chosen")
+    chart.scatter("x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen")
     chart.add_tools(
         HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
     )

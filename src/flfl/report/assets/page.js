@@ -18,7 +18,7 @@ class Page {
     const page = new Page(data, readings, charts);
     page.setTheme(preferredTheme());
     page.listen();
-    page.colourMap("error");
+    page.colourMap(data.sensors.some((one) => one.hidden) ? "error" : "share");
     page.choose(0);
     return page;
   }
@@ -86,6 +86,8 @@ class Page {
 
   colourMap(by) {
     const error = by === "error";
+    const control = document.getElementById("colouring");
+    if (control) control.value = by;
     const values = this.sensors.map((one) => (error ? one.errors[0] ?? null : one.share));
     const percent = (share) => `${(100 * share).toFixed(1)} %`;
     this.charts.colourMap(this.sensors, values, error ? short : percent);
