@@ -12,6 +12,7 @@ from flfl.cli.config import NAME, load_config
 from flfl.cli.data import data
 from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
+from flfl.cli.inspect import inspect
 from flfl.cli.methods import methods
 from flfl.cli.recover import recover
 from flfl.cli.say import FriendlyGroup
@@ -33,6 +34,7 @@ def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
     \b
     Example:
       flfl demo
+      flfl inspect readings.csv
       flfl recover readings.csv --sensors sensors.csv --out filled.csv
       flfl --config network.toml recover readings.csv --out filled.csv
     """
@@ -42,5 +44,5 @@ def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
         ctx.default_map = load_config(path, main)
 
 
-for verb in (demo, recover, evaluate, audit, methods, data, completion):
+for verb in (demo, inspect, recover, evaluate, audit, methods, data, completion):
     main.add_command(verb)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,5 +102,10 @@ def privacy_settings(arguments: dict[str, Any]) -> dict[str, Any]:
     >>> privacy_settings(rest), rest
     ({'epsilon': 3.0, 'bounds': (0.0, 500.0)}, {'readings': 'a.csv'})
     """
-    given = {name: arguments.pop(name, None) for name in _NAMES}
+    return taken(arguments, _NAMES)
+
+
+def taken(arguments: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take what was given under these names out of a verb's arguments."""
+    given = {name: arguments.pop(name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from flfl.cli.privacy import account_option, method_options, privacy_options, privacy_settings
+from flfl.cli.plan import say_plan
+from flfl.cli.privacy import (
+    account_option,
+    method_options,
+    privacy_options,
+    privacy_settings,
+    taken,
+)
 from flfl.cli.results import Outputs, say
 from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
@@ -17,16 +24,18 @@ from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
-from flfl.recovery.rules import Gap
+
+_SETTINGS = (
+    "method", "seed", "max_gap", "min_readings", "effort", "projection", "rank", "transformation"
+)  # fmt: skip
 
 
 @click.command()
 @table_options
 @click.option(
     "--out",
-    required=True,
     type=click.Path(path_type=Path),
-    help="Filled table (.csv, .csv.gz, .parquet, .nc).",
+    help="Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.",
 )
 @click.option(
     "--flags",
@@ -80,22 +89,18 @@ from flfl.recovery.rules import Gap
     type=click.Path(path_type=Path),
     help="Go on from a kept run: READINGS is that run's table with new rows at the end.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Say what was understood and what would be done; write nothing."
+)
 @seed_option
 @json_option
 def recover(
-    out: Path,
+    out: Path | None,
     flags_path: Path | None,
     page_path: Path | None,
-    max_gap: Gap | None,
-    min_readings: int,
-    method: str,
-    effort: str | None,
-    projection: str | None,
-    rank: int | None,
-    transformation: str | None,
     model_out: Path | None,
     model_in: Path | None,
-    seed: int,
+    dry_run: bool,
     as_json: bool,
     **files: Any,
 ) -> None:
@@ -110,28 +115,23 @@ def recover(
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --report page.html
       flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
+      flfl recover readings.csv --max-gap 2d --dry-run
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
-    options = privacy_settings(files)
+    options = privacy_settings(files) | taken(files, _SETTINGS)
     outputs = Outputs(out, flags_path, page_path)
+    if not dry_run and out is None:
+        raise click.UsageError("Missing option '--out'.")
     outputs.check(input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
-    given = {
-        "method": method,
-        "seed": seed,
-        "max_gap": max_gap,
-        "min_readings": min_readings,
-        "effort": effort,
-        "projection": projection,
-        "rank": rank,
-        "transformation": transformation,
-    }
-    options |= {name: value for name, value in given.items() if value is not None}
     with Progress() as progress:
         progress.stage(f"reading {files['readings']}")
         table, sensors = read_tables(**files)
+        if dry_run:
+            say_plan(table, sensors, options, outputs, as_json)
+            return
         result = recover_table(
             table,
             sensors,

@@ -30,7 +30,7 @@ _WAYS = {
 class Outputs:
     """Where the results go."""
 
-    filled: Path
+    filled: Path | None
     flags: Path | None = None
     page: Path | None = None
 
@@ -39,7 +39,7 @@ class Outputs:
         given = list(inputs)
         check_outputs(self.filled, self.flags, inputs=given)
         if self.page is not None:
-            check_writable(self.page, inputs=[*given, self.filled], suffixes=SUFFIXES)
+            check_writable(self.page, inputs=given, suffixes=SUFFIXES)
             check_report_extra()
 
     def write(

@@ -2,6 +2,7 @@
 
 from flfl.data.atomic import check_writable, write_files
 from flfl.data.datasets import DATASETS_VARIABLE, Dataset, list_datasets, load_dataset
+from flfl.data.inspection import Inspection, inspect_table
 from flfl.data.masks import PATTERNS, hide
 from flfl.data.read import SENTINELS, from_frame, read_readings
 from flfl.data.scaling import Scaling
@@ -23,6 +24,7 @@ __all__ = [
     "PATTERNS",
     "SENTINELS",
     "Dataset",
+    "Inspection",
     "Scaling",
     "Sensors",
     "Source",
@@ -31,6 +33,7 @@ __all__ = [
     "flags_of",
     "from_frame",
     "hide",
+    "inspect_table",
     "list_datasets",
     "load_dataset",
     "read_readings",

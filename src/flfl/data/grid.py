@@ -97,13 +97,13 @@ def _clock_grid(index: pd.DatetimeIndex, on_wall: bool = False) -> Grid:
     months = _calendar_months(index)
     if months is not None:
         size = reduce(gcd, np.diff(months).tolist())
-        name = _MONTH_NAMES.get(size, f"{size}-month")
-        return Grid((months - months[0]) / size, MEAN_MONTH * size, name, True, size, on_wall)
+        step = MEAN_MONTH * size
+        return Grid((months - months[0]) / size, step, step_name(step), True, size, on_wall)
     ticks = index.asi8 - index.asi8[0]
     size, regular = _whole_step(np.diff(ticks))
     step = pd.Timedelta(size, unit="us")
     positions = ticks / size
-    return Grid(positions, step, _clock_name(step), regular, 0, on_wall)
+    return Grid(positions, step, step_name(step), regular, 0, on_wall)
 
 
 def _calendar_months(index: pd.DatetimeIndex) -> NDArray[np.int64] | None:
@@ -135,8 +135,7 @@ def _number_grid(numbers: NDArray[np.float64]) -> Grid:
     offsets = numbers - numbers[0]
     if (offsets == np.round(offsets)).all() and offsets[-1] < 2**53:
         size, regular = _whole_step(np.diff(offsets.astype(np.int64)))
-        name = "numbered" if size == 1 else f"{size:g}-unit"
-        return Grid(offsets / size, float(size), name, regular)
+        return Grid(offsets / size, float(size), step_name(float(size)), regular)
     gaps = np.diff(offsets)
     # Decimal numbers carry rounding noise: gaps that agree to nine digits are the same gap.
     sizes, counts = np.unique(np.round(gaps / np.median(gaps), 9), return_counts=True)
@@ -144,10 +143,22 @@ def _number_grid(numbers: NDArray[np.float64]) -> Grid:
     positions = offsets / step
     regular = bool((np.abs(positions - np.round(positions)) < 1e-3).all())
     regular = regular and bool((np.diff(np.round(positions)) > 0).all())
-    return Grid(np.round(positions) if regular else positions, step, f"{step:g}-unit", regular)
+    return Grid(np.round(positions) if regular else positions, step, step_name(step), regular)
 
 
-def _clock_name(step: pd.Timedelta) -> str:
+def step_name(step: pd.Timedelta | float) -> str:
+    """What a step is called: ``hourly``, ``10-minute``, ``monthly``, ``numbered``.
+
+    Examples
+    --------
+    >>> step_name(pd.Timedelta(minutes=10)), step_name(MEAN_MONTH), step_name(1.0)
+    ('10-minute', 'monthly', 'numbered')
+    """
+    if not isinstance(step, pd.Timedelta):
+        return "numbered" if step == 1 else f"{step:g}-unit"
+    months = step / MEAN_MONTH
+    if months == int(months):
+        return _MONTH_NAMES.get(int(months), f"{int(months)}-month")
     if step in _NAMES:
         return _NAMES[step]
     seconds = step.total_seconds()

@@ -11,7 +11,7 @@ import pandas as pd
 from flfl.data.write import FLAGS, Provenance
 from flfl.estimators.memory import Remembered
 from flfl.federation.ledger import Ledger
-from flfl.recovery.rules import Rules
+from flfl.recovery.rules import Rules, count_reasons
 from flfl.recovery.scores import GapScore, SensorScore
 
 
@@ -77,9 +77,7 @@ class Recovery:
 
     def refusals(self) -> dict[str, int]:
         """How many cells were refused for each reason."""
-        reasons = self.reasons.to_numpy()
-        counts = pd.Series(reasons[reasons != ""]).value_counts(sort=False)
-        return {str(reason): int(count) for reason, count in counts.items()}
+        return count_reasons(self.reasons.to_numpy())
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, ready for JSON."""

@@ -101,6 +101,10 @@ class Rules:
         why[table.known] = ""
         return why
 
+    def refusals(self, table: Table) -> dict[str, int]:
+        """How many cells are refused for each reason."""
+        return count_reasons(self.reasons(table))
+
     @property
     def too_long(self) -> str:
         """How a gap beyond ``max_gap`` is called."""
@@ -148,6 +152,18 @@ def _slots_or_duration(given: object) -> int | pd.Timedelta:
     if written["unit"]:
         return pd.Timedelta(float(written["number"]), unit=_UNITS[written["unit"]])
     return int(written["number"])
+
+
+def count_reasons(reasons: NDArray[np.object_]) -> dict[str, int]:
+    """How often each reason occurs; the empty one is none.
+
+    Examples
+    --------
+    >>> count_reasons(np.array(["", "no reading", "no reading"], dtype=object))
+    {'no reading': 2}
+    """
+    counts = pd.Series(reasons[reasons != ""]).value_counts(sort=False)
+    return {str(reason): int(count) for reason, count in counts.items()}
 
 
 def gap_lengths(known: NDArray[np.bool_], positions: Array) -> Array:
