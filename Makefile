@@ -4,13 +4,13 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test slow lint clean
+.PHONY: setup demo test slow lint docs clean
 
 setup: .venv/core.stamp
 
 .venv/core.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 .venv/dev.stamp: .venv/core.stamp
@@ -29,6 +29,9 @@ lint: .venv/dev.stamp
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+docs: setup
+	$(BIN)/python -m flfl.cli.document docs/cli.md
 
 slow: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 -m slow tests

@@ -7,7 +7,16 @@ from importlib.metadata import version
 
 from flfl.estimators import FLFL, PaperFLFL
 from flfl.estimators.memory import load_model, save_model
-from flfl.recovery import Recovery, recover
+from flfl.recovery import GapScore, Recovery, SensorScore, recover
 
 __version__ = version("flfl")
-__all__ = ["FLFL", "PaperFLFL", "Recovery", "load_model", "recover", "save_model"]
+__all__ = [
+    "FLFL",
+    "GapScore",
+    "PaperFLFL",
+    "Recovery",
+    "SensorScore",
+    "load_model",
+    "recover",
+    "save_model",
+]

@@ -5,35 +5,14 @@ import json
 import re
 
 import click
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from flfl.cli import main
-from flfl.cli.recover import _gained
 from flfl.cli.say import FriendlyGroup
-from flfl.data.synth import synthesize
-from flfl.data.write import write_recovered, write_sensors
+from flfl.recovery.verdict import verdict
 
 QUICK = ("--effort", "quick")
-
-
-@pytest.fixture
-def run():
-    def call(*arguments):
-        return CliRunner().invoke(main, [str(a) for a in arguments])
-
-    return call
-
-
-@pytest.fixture
-def files(tmp_path):
-    table, sensors = synthesize(8, 120, rank=2, rng=np.random.default_rng(0))
-    readings, described = tmp_path / "readings.csv", tmp_path / "sensors.csv"
-    write_recovered(readings, table, table.values)
-    write_sensors(described, sensors)
-    return readings, described
 
 
 def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
@@ -323,7 +302,8 @@ def test_words_for_one_sensor_and_no_scores(run, tmp_path):
 )
 def test_what_federation_bought(ours, words):
     scores = {"flfl": {"mae": ours}, "alone": {"mae": 1.0}, "linear": {"mae": 2.0}}
-    assert _gained(scores).endswith(words)
+    said = verdict(scores, (), (), "flfl")
+    assert words in said
 
 
 def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from flfl.benchmark.evaluate import training_mask
 from flfl.cli.privacy import method_options, privacy_options, privacy_settings
 from flfl.cli.say import (
     FAILED,
+    Progress,
     json_option,
     print_json,
     seed_option,
@@ -94,19 +94,21 @@ def audit(
         "transformation": transformation,
     }
     _check_view(view_path, disclosure, files)
-    table, sensors = find_tables(**files)
+    with Progress() as progress:
+        progress.stage("reading")
+        table, sensors = find_tables(**files)
+        values = table.values if rate is None else _hidden(table, sensors, rate, pattern, seed)
+        report = run_audit(
+            values,
+            sensors,
+            disclosure=disclosure,
+            quick=quick,
+            seed=seed,
+            progress=progress.stage,
+            **{name: value for name, value in given.items() if value is not None},
+        )
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
-    values = table.values if rate is None else _hidden(table, sensors, rate, pattern, seed)
-    report = run_audit(
-        values,
-        sensors,
-        disclosure=disclosure,
-        quick=quick,
-        seed=seed,
-        progress=_progress,
-        **{name: value for name, value in given.items() if value is not None},
-    )
     written = _save(view_path, report)
     if as_json:
         print_json(report.as_dict() | {"view": written})
@@ -141,15 +143,8 @@ def _save(path: Path | None, report: Report) -> list[str]:
     return [str(written) for written in save_view(path, report.view)]
 
 
-def _progress(words: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r{words:<60}", err=True, nl=False)
-
-
 def lines(report: Report) -> Iterator[str]:
     """The report for a person: what was run, the table, each attack in words, the verdict."""
-    if sys.stderr.isatty():
-        click.echo("\r" + " " * 60 + "\r", err=True, nl=False)
     yield (
         f"{report.n_sensors} sensors at {report.n_sites} sites, {report.disclosure}, rank"
         f" {report.rank}, {report.rounds} rounds, cap {report.max_exposure:g};"

@@ -16,7 +16,13 @@ from flfl.data.write import check_writable, write_recovered, write_sensors
 
 @click.group()
 def data() -> None:
-    """Data sets: list them, or make one up."""
+    """Data sets: list them, or make one up.
+
+    \b
+    Example:
+      flfl data list
+      flfl data synth --out made-up
+    """
 
 
 @data.command("list")

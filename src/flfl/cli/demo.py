@@ -6,18 +6,13 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.recover import finish
-from flfl.cli.say import (
-    end_progress,
-    json_option,
-    make_folder,
-    round_progress,
-    seed_option,
-)
+from flfl.cli.results import Outputs, say
+from flfl.cli.say import Progress, json_option, make_folder, seed_option
 from flfl.cli.tables import BUNDLED
 from flfl.data.datasets import load_dataset
-from flfl.data.write import check_writable
+from flfl.errors import InputError
 from flfl.recovery import recover
+from flfl.report import check_report_extra
 
 TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
 
@@ -30,9 +25,15 @@ TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environmen
     show_default=True,
     help="Folder for the results.",
 )
+@click.option(
+    "--report",
+    "page_path",
+    type=click.Path(path_type=Path),
+    help="The page to look at (.html).  [default: page.html in the folder, with the extra report]",
+)
 @seed_option
 @json_option
-def demo(out: Path, seed: int, as_json: bool) -> None:
+def demo(out: Path, page_path: Path | None, seed: int, as_json: bool) -> None:
     """Recover real air-quality readings: rural PM10 in Germany, 2005-2009.
 
     \b
@@ -40,10 +41,19 @@ def demo(out: Path, seed: int, as_json: bool) -> None:
       flfl demo --out flfl-demo
     """
     make_folder(out)
-    filled, flags = out / "filled.csv", out / "flags.csv"
-    check_writable(filled, flags)
-    table, sensors = load_dataset(BUNDLED)
-    method = "flfl"
-    result = recover(table, sensors, method=method, seed=seed, progress=round_progress(method))
-    end_progress()
-    finish(result, table, method, filled, flags, as_json, title=TITLE)
+    outputs = Outputs(out / "filled.csv", out / "flags.csv", page_path or _page(out))
+    outputs.check()
+    with Progress() as progress:
+        table, sensors = load_dataset(BUNDLED)
+        result = recover(table, sensors, seed=seed, progress=progress.rounds, stage=progress.stage)
+        outputs.write(result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
+    say(result, outputs, as_json, title=TITLE)
+
+
+def _page(folder: Path) -> Path | None:
+    """The page where the libraries for it are installed; the demo does without."""
+    try:
+        check_report_extra()
+    except InputError:
+        return None
+    return folder / "page.html"

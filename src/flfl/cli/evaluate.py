@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
 from typing import Any
 
 import click
@@ -11,10 +11,12 @@ from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
 from flfl.cli.privacy import privacy_options, privacy_settings
-from flfl.cli.say import figure, json_option, print_json, print_table, size
+from flfl.cli.say import Progress, json_option, print_json, print_table
 from flfl.cli.tables import read_tables, table_options
+from flfl.cli.types import complete_method
 from flfl.data.masks import PATTERNS
 from flfl.errors import FLFLError, InputError
+from flfl.report.words import figure, size
 
 HEADER = (
     "method", "pattern", "rate", "seed", "MAE", "RMSE", "inside", "seconds", "rounds", "up", "down"
@@ -30,7 +32,11 @@ HEADER = (
     "--pattern", "patterns", default="random", show_default=True, help="random, block, outage."
 )
 @click.option(
-    "--methods", default="flfl,linear", show_default=True, help="Names from `flfl methods`."
+    "--methods",
+    default="flfl,linear",
+    show_default=True,
+    shell_complete=complete_method,
+    help="Names from `flfl methods`.",
 )
 @click.option(
     "--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="How many seeds."
@@ -76,21 +82,26 @@ def evaluate(
             raise InputError(
                 f"unknown pattern {shape!r}", where="--pattern", remedy=f"Use {', '.join(PATTERNS)}"
             )
-    table, sensors = read_tables(**files)
+    total = len(shares) * len(shapes) * seeds * len(chosen)
+    done = itertools.count(1)
+    with Progress() as progress:
+        progress.stage(f"reading {files['readings']}")
+        table, sensors = read_tables(**files)
+        progress.step(0, total, "the file read")
+        rows = evaluate_methods(
+            table,
+            sensors,
+            rates=shares,
+            methods=chosen,
+            patterns=shapes,
+            seeds=range(seeds),
+            block_length=block_length,
+            options={"flfl": settings},
+            tuned=tuned,
+            report=lambda row: progress.step(next(done), total, _told(row)),
+        )
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
-    rows = evaluate_methods(
-        table,
-        sensors,
-        rates=shares,
-        methods=chosen,
-        patterns=shapes,
-        seeds=range(seeds),
-        block_length=block_length,
-        options={"flfl": settings},
-        tuned=tuned,
-        report=_progress,
-    )
     if as_json:
         print_json({"rows": [row.as_dict() for row in rows]})
     else:
@@ -118,10 +129,9 @@ def _share(text: str) -> float:
     return share
 
 
-def _progress(row: Row) -> None:
-    if sys.stderr.isatty():
-        outcome = row.failed or f"MAE {figure(row.mae)}"
-        click.echo(f"{row.method} {row.pattern} {row.rate} seed {row.seed}: {outcome}", err=True)
+def _told(row: Row) -> str:
+    outcome = row.failed or f"MAE {figure(row.mae)}"
+    return f"{row.method} {row.pattern} {row.rate} seed {row.seed}: {outcome}"
 
 
 def _cells(row: Row) -> list[object]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from flfl.errors import InputError
+from flfl.cli.types import LimitsType
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -40,7 +40,13 @@ _OPTIONS = (
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         help="Of the budget; below one over the number of readings.",
     ),
-    click.option("--bounds", help="Limits of the readings, known beforehand, such as 0,500."),
+    click.option(
+        "--bounds",
+        type=LimitsType(),
+        metavar="LOW,HIGH",
+        help="Physical limits, known beforehand, such as 0,500 or, with an open end, 0, : what"
+        " `recover` fills stays inside them. --epsilon needs both.",
+    ),
     click.option(
         "--secure/--no-secure",
         default=None,
@@ -92,23 +98,14 @@ def privacy_settings(arguments: dict[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> rest = {"epsilon": 3.0, "blur": None, "bounds": "0,500", "readings": "a.csv"}
+    >>> rest = {"epsilon": 3.0, "blur": None, "bounds": (0.0, 500.0), "readings": "a.csv"}
     >>> privacy_settings(rest), rest
     ({'epsilon': 3.0, 'bounds': (0.0, 500.0)}, {'readings': 'a.csv'})
     """
-    given = {name: arguments.pop(name, None) for name in _NAMES}
-    if given["bounds"] is not None:
-        given["bounds"] = _limits(given["bounds"])
+    return taken(arguments, _NAMES)
+
+
+def taken(arguments: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Take what was given under these names out of a verb's arguments."""
+    given = {name: arguments.pop(name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _limits(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-        if low < high:
-            return low, high
-    except ValueError:
-        pass
-    raise InputError(
-        f"{text!r} is not a pair of limits", where="--bounds", remedy="Use two numbers: 0,500"
-    )

@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flfl.baselines import Method, find
-from flfl.cli.privacy import account_option, method_options, privacy_options, privacy_settings
-from flfl.cli.say import (
-    count,
-    end_progress,
-    figure,
-    json_option,
-    print_json,
-    round_progress,
-    seed_option,
-    size,
-    table_lines,
+from flfl.cli.plan import say_plan
+from flfl.cli.privacy import (
+    account_option,
+    method_options,
+    privacy_options,
+    privacy_settings,
+    taken,
 )
+from flfl.cli.results import Outputs, say
+from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
-from flfl.data.table import Table
-from flfl.data.write import check_writable, write_result
+from flfl.cli.types import GapType, complete_method
+from flfl.data.write import check_writable
 from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
+
+_SETTINGS = (
+    "method", "seed", "max_gap", "min_readings", "effort", "projection", "rank", "transformation"
+)  # fmt: skip
 
 
 @click.command()
 @table_options
 @click.option(
     "--out",
-    required=True,
     type=click.Path(path_type=Path),
-    help="Filled table (.csv, .csv.gz, .parquet).",
+    help="Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.",
 )
 @click.option(
     "--flags",
     "flags_path",
     type=click.Path(path_type=Path),
-    help="Also write a long table: time, sensor, value, flag, lower, upper.",
+    help="Also write a long table (.csv, .csv.gz, .parquet): time, sensor, value, flag, lower,"
+    " upper, method, reason, run_id.",
 )
-@click.option("--method", default="flfl", show_default=True, help="See `flfl methods`.")
+@click.option(
+    "--report",
+    "page_path",
+    type=click.Path(path_type=Path),
+    help="Also write a page to look at (.html): map, series, scores, what left the sites.",
+)
+@click.option(
+    "--max-gap",
+    type=GapType(),
+    help="Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
+)
+@click.option(
+    "--min-readings",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Leave sensors with fewer readings empty.",
+)
+@click.option(
+    "--method",
+    default="flfl",
+    show_default=True,
+    shell_complete=complete_method,
+    help="See `flfl methods`.",
+)
 @privacy_options
 @account_option
 @click.option(
@@ -65,59 +89,62 @@ from flfl.recovery import recover as recover_table
     type=click.Path(path_type=Path),
     help="Go on from a kept run: READINGS is that run's table with new rows at the end.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Say what was understood and what would be done; write nothing."
+)
 @seed_option
 @json_option
 def recover(
-    out: Path,
+    out: Path | None,
     flags_path: Path | None,
-    method: str,
-    effort: str | None,
-    projection: str | None,
-    rank: int | None,
-    transformation: str | None,
+    page_path: Path | None,
     model_out: Path | None,
     model_in: Path | None,
-    seed: int,
+    dry_run: bool,
     as_json: bool,
     **files: Any,
 ) -> None:
     """Fill the gaps of READINGS.
 
-    READINGS is a CSV file (wide or long, optionally .gz) or a Parquet file. Observed values are
-    never altered. Some of them are held out and recovered too, and the scores are printed.
+    READINGS is CSV (wide or long, optionally .gz), Parquet or NetCDF. Observed values are never
+    altered; the filled table has the layout of READINGS. Some readings are held out and recovered
+    too, and the scores are printed, beside what each sensor could do alone.
 
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
+      flfl recover readings.csv --sensors sensors.csv --out filled.csv --report page.html
+      flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
+      flfl recover readings.csv --max-gap 2d --dry-run
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
-    options = privacy_settings(files)
-    outputs = [out] if flags_path is None else [out, flags_path]
-    check_writable(*outputs, inputs=input_files(**files))
+    options = privacy_settings(files) | taken(files, _SETTINGS)
+    outputs = Outputs(out, flags_path, page_path)
+    if not dry_run and out is None:
+        raise click.UsageError("Missing option '--out'.")
+    outputs.check(input_files(**files))
     if model_out is not None:
         check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
     warm_start = None if model_in is None else load_model(model_in)
-    table, sensors = read_tables(**files)
-    given = {
-        "effort": effort,
-        "projection": projection,
-        "rank": rank,
-        "transformation": transformation,
-    }
-    options |= {name: value for name, value in given.items() if value is not None}
-    result = recover_table(
-        table,
-        sensors,
-        method=method,
-        seed=seed,
-        progress=round_progress(method),
-        warm_start=warm_start,
-        **options,
-    )
-    end_progress()
-    if model_out is not None:
-        _keep(model_out, result)
-    finish(result, table, method, out, flags_path, as_json)
+    with Progress() as progress:
+        progress.stage(f"reading {files['readings']}")
+        table, sensors = read_tables(**files)
+        if dry_run:
+            say_plan(table, sensors, options, outputs, as_json)
+            return
+        result = recover_table(
+            table,
+            sensors,
+            progress=progress.rounds,
+            stage=progress.stage,
+            warm_start=warm_start,
+            **options,
+        )
+        if model_out is not None:
+            _keep(model_out, result)
+        progress.stage("writing")
+        outputs.write(result, table, sensors, options)
+    say(result, outputs, as_json)
 
 
 def _keep(path: Path, result: Recovery) -> None:
@@ -126,112 +153,3 @@ def _keep(path: Path, result: Recovery) -> None:
             "there is no shared model to keep", where=str(path), remedy="Leave --save-model out"
         )
     save_model(path, result.remembered)
-
-
-def finish(
-    result: Recovery,
-    table: Table,
-    method: str,
-    out: Path,
-    flags_path: Path | None,
-    as_json: bool,
-    title: str = "",
-) -> None:
-    """Write the filled table and, if wanted, the flags; say what was done."""
-    write_result(out, flags_path, table, result.values, result.flags, result.lower, result.upper)
-    flags = None if flags_path is None else str(flags_path)
-    if as_json:
-        print_json(result.summary() | {"out": str(out), "flags": flags})
-        return
-    if title:
-        click.echo(title)
-    for line in _sentences(result, method):
-        click.echo(line)
-    click.echo(f"Filled table: {out}")
-    if flags:
-        click.echo(f"Every value with its flag and interval: {flags}")
-
-
-def _sentences(result: Recovery, method: str) -> Iterator[str]:
-    """The run in a few lines for a person."""
-    summary = result.summary()
-    yield from (f"Note: {note}" for note in summary["notes"])
-    yield (
-        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
-        f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
-        f" {summary['recovered']} recovered, {summary['refused']} refused"
-    )
-    if result.scores:
-        names = {
-            "flfl": method,
-            "alone": "each sensor alone (pchip)",
-            "linear": "each sensor alone (linear)",
-            "site": "each site alone (nothing shared)",
-        }
-        yield "Error on readings that were hidden and recovered (same units as the file):"
-        yield from table_lines(
-            ["", "MAE", "RMSE"],
-            [
-                [names.get(name, name), figure(scores["mae"]), figure(scores["rmse"])]
-                for name, scores in result.scores.items()
-            ],
-        )
-    if "flfl" in result.scores:
-        yield f"{_gained(result.scores)} {_who_gained(summary)}"
-    yield _what_left(summary, find(method))
-
-
-def _gained(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """One plain sentence on what the network was good for."""
-    alone = min(scores["alone"]["mae"], scores["linear"]["mae"])
-    change = round(100 * (1 - scores["flfl"]["mae"] / alone)) if alone else 0
-    if change > 0:
-        return (
-            f"What federation bought: the error is {change} % below each sensor"
-            f" alone{_over_sites(scores)}."
-        )
-    above = f"{-change} % above" if change else "the same as that of"
-    return f"Federation bought nothing here: the error is {above} each sensor alone."
-
-
-def _over_sites(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """The same against what each owner could do with its own sensors, where that was tried."""
-    if not scores.get("site", {}).get("mae"):
-        return ""
-    change = 100 * (1 - scores["flfl"]["mae"] / scores["site"]["mae"])
-    if change < 0.5:
-        return ", but not below what each site does with its own sensors"
-    return f", and {change:.0f} % below what each site does with its own sensors"
-
-
-def _who_gained(summary: dict[str, Any]) -> str:
-    gaining, others = summary["sensors_gaining"], summary["sensors_not_gaining"]
-    untested = summary["sensors"] - gaining - others
-    return (
-        f"{count(gaining, 'sensor')} of {gaining + others} {'gains' if gaining == 1 else 'gain'}"
-        f" from the network, {others} {'does' if others == 1 else 'do'} not"
-        + (f" ({untested} not tested)." if untested else ".")
-    )
-
-
-def _what_left(summary: dict[str, Any], method: Method) -> str:
-    """Plain sentences on what left the sites."""
-    if method.pooled:
-        return "Every reading was brought to one place: this method keeps nothing at home."
-    if not method.federated:
-        return "Nothing left any site: each sensor was filled from its own readings."
-    sites = max(summary["sites"], 1)
-    sent = (
-        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
-        f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
-        f" {size(summary['bytes_raw'] / sites)}."
-    )
-    numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
-    if numbers >= 1 or worst >= 1:
-        return f"{sent} The coordinator can compute every reading from what it received."
-    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
-    return (
-        f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
-        f" sensor's news, median {summary['exposure']['median']:.2f}."
-    )

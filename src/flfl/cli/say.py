@@ -6,11 +6,12 @@ import json
 import math
 import re
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 from sklearn.utils._param_validation import InvalidParameterError
@@ -20,9 +21,13 @@ from flfl.errors import FLFLError, InputError, explained
 BAD_INPUT = 2
 FAILED = 1
 _ARGUMENTS = (
-    "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure|time_zone"
-    "|date_order"
+    "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure|max_gap"
+    "|min_readings|time_zone|date_order"
 )
+
+_WIDTH, _BAR = 78, 20
+# Seconds before a run says anything, and between two changes of what it says.
+_QUIET, _PAUSE = 2.0, 0.2
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
@@ -120,62 +125,59 @@ def table_lines(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Iter
         yield "  ".join([first, *rest]).rstrip()
 
 
-def count(number: int, noun: str) -> str:
-    """A number and its noun.
+class Progress:
+    """One line on stderr that tells where a long run is; silent when that is no terminal.
+
+    Nothing is shown of what is over within two seconds. The line is drawn from beside, so that
+    the seconds go on while a file is read.
+    """
+
+    def __init__(self) -> None:
+        self._words = ""
+        self._over = threading.Event()
+        self._drawing: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._drawing = threading.Thread(target=self._draw, daemon=True)
+            self._drawing.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        if self._drawing is not None:
+            self._drawing.join()
+
+    def stage(self, what: str) -> None:
+        """What is being done now."""
+        self._words = what
+
+    def rounds(self, done: int, total: int, error: float) -> None:
+        """After every round."""
+        self._words = f"{_bar(done, total)} round {done} of at most {total}, error {error:.4f}"
+
+    def step(self, done: int, total: int, what: str) -> None:
+        """After each of so many pieces of work."""
+        self._words = f"{_bar(done, total)} {done} of {total}, last {what}"
+
+    def _draw(self) -> None:
+        start = time.monotonic()
+        pause = _QUIET
+        while not self._over.wait(pause):
+            pause = _PAUSE
+            line = f"{time.monotonic() - start:.0f} s  {self._words}"
+            click.echo(f"\r{line:<{_WIDTH}.{_WIDTH}}", err=True, nl=False)
+        if pause == _PAUSE:
+            click.echo("\r" + " " * _WIDTH + "\r", err=True, nl=False)
+
+
+def _bar(done: int, total: int) -> str:
+    """How much is done, to look at.
 
     Examples
     --------
-    >>> count(1, "sensor"), count(0, "sensor")
-    ('1 sensor', '0 sensors')
+    >>> _bar(1, 4)
+    '[#####---------------]'
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with so many significant digits; a dash for none.
-
-    Examples
-    --------
-    >>> figure(0.123456), figure(1234.5), figure(None)
-    ('0.1235', '1234', '-')
-    """
-    if value is None or not math.isfinite(value):
-        return "-"
-    shown = f"{value:.{digits}g}"
-    return f"{value:.0f}" if "e" in shown and abs(value) >= 1 else shown
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> size(999), size(2_500_000)
-    ('999 B', '2.5 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
-def round_progress(label: str) -> Callable[[int, int, float], None]:
-    """A line on stderr that is rewritten at every check; silent when piped."""
-    last = [0.0]
-
-    def show(done: int, total: int, error: float) -> None:
-        if not sys.stderr.isatty() or time.monotonic() - last[0] < 0.2:
-            return
-        last[0] = time.monotonic()
-        click.echo(
-            f"\r{label}: round {done} of at most {total}, error {error:.4f} ", err=True, nl=False
-        )
-
-    return show
-
-
-def end_progress() -> None:
-    """Wipe the progress line."""
-    if sys.stderr.isatty():
-        click.echo("\r" + " " * 72 + "\r", err=True, nl=False)
+    filled = round(_BAR * min(done / max(total, 1), 1.0))
+    return f"[{'#' * filled}{'-' * (_BAR - filled)}]"

@@ -19,9 +19,15 @@ _SCANNED_CELLS = 1 << 19
 class CellTexts:
     """The texts of a filled table, made piece by piece so that they never fill the memory."""
 
-    def __init__(self, table: Table, filled: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        filled: NDArray[np.float64],
+        limits: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
         self.table = table
         self.filled = filled
+        self.limits = limits
         self.known = table.known
         source = table.source
         self.decimal = "." if source is None else source.decimal
@@ -44,7 +50,8 @@ class CellTexts:
         """Numbers in the units of a sensor; NaN is empty."""
         texts = np.full(len(numbers), "", dtype=object)
         there = ~np.isnan(numbers)
-        words = [repr(number) for number in _round(numbers[there], self.decimals[sensor])]
+        rounded = np.clip(_round(numbers[there], self.decimals[sensor]), *self.limits)
+        words = [repr(number) for number in rounded.tolist()]
         texts[there] = [word.replace(".", self.decimal) for word in words]
         result: list[str] = texts.tolist()
         return result

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from flfl.data.atomic import Writer, check_writable, write_files
+from flfl.data.atomic import OUTPUT_SUFFIXES, Writer, check_writable, write_files
 from flfl.data.celltexts import CellTexts
 from flfl.data.files import PARQUET_SUFFIXES, suffix_of
+from flfl.data.longtexts import Extra, LongTexts, row_pieces
+from flfl.data.netcdf_write import Layers, netcdf_writer
+from flfl.data.parquet_write import long_writer, parquet_writer, wide_writer
 from flfl.data.sensors import Sensors
 from flfl.data.table import Source, Table
 from flfl.data.times import time_texts
+from flfl.data.xarrays import NETCDF_SUFFIXES, import_xarray
 
 __all__ = [
     "FLAGS",
+    "Provenance",
+    "check_outputs",
     "check_writable",
     "flags_of",
     "write_flags",
@@ -34,10 +40,24 @@ __all__ = [
 FLAGS = ("observed", "recovered", "refused")
 Numbers = NDArray[np.float64] | pd.DataFrame
 Words = NDArray[np.object_] | pd.DataFrame
-Extra = dict[str, NDArray[Any]]
 
-# Cells turned to text at a time: enough to be quick, little enough to stay small in memory.
-_PIECE_CELLS = 1 << 18
+
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """What is said of the cells that were not observed, besides value and interval.
+
+    Attributes
+    ----------
+    reasons : time x sensor, why a cell was refused; empty text elsewhere
+    method : what recovered the recovered ones
+    run_id : the name of the run
+    limits : between which numbers a recovered value lies, also when it has been rounded
+    """
+
+    reasons: Words
+    method: str
+    run_id: str
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
 
 def flags_of(table: Table, values: Numbers) -> NDArray[np.object_]:
@@ -77,13 +97,15 @@ def write_flags(
     flags: Words | None = None,
     lower: Numbers | None = None,
     upper: Numbers | None = None,
+    provenance: Provenance | None = None,
 ) -> None:
-    """Write one row a cell: time, sensor, value, flag, lower, upper.
+    """Write one row a cell: time, sensor, value, flag, lower, upper[, method, reason, run_id].
 
     ``flag`` is ``observed``, ``recovered`` or ``refused``; the interval of an observed cell, or
-    one that is not given, is empty. See `write_recovered` for the rest.
+    one that is not given, is empty. With ``provenance`` a recovered cell has its method, a refused
+    one the reason, both the run. See `write_recovered` for the rest.
     """
-    write_result(None, path, table, values, flags, lower, upper)
+    write_result(None, path, table, values, flags, lower, upper, provenance)
 
 
 def write_result(
@@ -94,20 +116,49 @@ def write_result(
     flags: Words | None = None,
     lower: Numbers | None = None,
     upper: Numbers | None = None,
+    provenance: Provenance | None = None,
+    sensors: Sensors | None = None,
 ) -> None:
-    """Write the filled table, its flags, or both; of both, neither appears without the other."""
-    paths = [path for path in (filled_path, flags_path) if path is not None]
-    check_writable(*paths, inputs=[] if table.source is None else [table.source.path])
+    """Write the filled table, its flags, or both; of both, neither appears without the other.
+
+    NetCDF holds values, flags and intervals in one file, and where the ``sensors`` stand.
+    """
+    check_outputs(
+        filled_path, flags_path, inputs=[] if table.source is None else [table.source.path]
+    )
     filled = _numbers(table, "values", values)
     _check_observed(table, filled)
+    limits = (-np.inf, np.inf) if provenance is None else provenance.limits
     writers: dict[str | Path, Writer] = {}
     if filled_path is not None:
-        writers[filled_path] = _filled_writer(Path(filled_path), table, filled)
+        path = Path(filled_path)
+        if suffix_of(path) in NETCDF_SUFFIXES:
+            layers = _layers(filled, _extra(table, filled, flags, lower, upper))
+            where = Sensors.of_table(table) if sensors is None else sensors
+            writers[path] = netcdf_writer(path, table, layers, where, _about(provenance))
+        else:
+            writers[path] = _filled_writer(path, table, filled, limits)
     if flags_path is not None:
         extra = _extra(table, filled, flags, lower, upper)
-        names = ("time", "sensor", "value")
-        writers[flags_path] = _long_writer(Path(flags_path), table, filled, names, extra)
+        if provenance is not None:
+            extra |= _origin(extra["flag"], provenance)
+        names = {name: name for name in ("time", "sensor", "value")}
+        writers[flags_path] = _long_writer(Path(flags_path), table, filled, names, extra, limits)
     write_files(writers)
+
+
+def check_outputs(
+    filled_path: str | Path | None,
+    flags_path: str | Path | None,
+    inputs: Iterable[str | Path] = (),
+) -> None:
+    """Refuse paths that `write_result` could not write, before any work is done."""
+    paths = [path for path in (filled_path, flags_path) if path is not None]
+    check_writable(*paths, inputs=inputs, suffixes=OUTPUT_SUFFIXES + NETCDF_SUFFIXES)
+    if flags_path is not None:
+        check_writable(flags_path)
+    if filled_path is not None and suffix_of(Path(filled_path)) in NETCDF_SUFFIXES:
+        import_xarray(Path(filled_path))
 
 
 def write_sensors(path: str | Path, sensors: Sensors) -> None:
@@ -121,7 +172,7 @@ def write_sensors(path: str | Path, sensors: Sensors) -> None:
         if labels is not None:
             columns[name] = list(labels)
     if suffix_of(Path(path)) in PARQUET_SUFFIXES:
-        writer = _parquet_writer(pa.table(columns))
+        writer = parquet_writer(pa.table(columns))
     else:
         texts = [[str(cell) for cell in column] for column in columns.values()]
         writer = _csv_writer(Path(path), None, list(columns), [texts])
@@ -159,6 +210,30 @@ def _extra(
     return extra
 
 
+def _origin(flags: NDArray[Any], provenance: Provenance) -> Extra:
+    reasons = np.asarray(provenance.reasons, dtype=object)
+    if reasons.shape != flags.shape:
+        raise ValueError(f"reasons has shape {reasons.shape}, the table {flags.shape}")
+    return {
+        "method": np.where(flags == "recovered", provenance.method, "").astype(object),
+        "reason": np.where(flags == "refused", reasons, ""),
+        "run_id": np.where(flags == "observed", "", provenance.run_id).astype(object),
+    }
+
+
+def _layers(filled: NDArray[np.float64], extra: Extra) -> Layers:
+    codes = np.zeros(filled.shape, dtype=np.int8)
+    for code, flag in enumerate(FLAGS):
+        codes[extra["flag"] == flag] = code
+    return Layers(filled, codes, FLAGS, extra["lower"], extra["upper"])
+
+
+def _about(provenance: Provenance | None) -> dict[str, str]:
+    if provenance is None:
+        return {}
+    return {"method": provenance.method, "run_id": provenance.run_id}
+
+
 def _time_column(table: Table) -> tuple[str, Sequence[str]]:
     if table.source is not None:
         return table.source.time_column, table.source.time_texts
@@ -166,84 +241,57 @@ def _time_column(table: Table) -> tuple[str, Sequence[str]]:
     return ("time" if name is None else str(name)), time_texts(table.values.index)
 
 
-def _filled_writer(path: Path, table: Table, filled: NDArray[np.float64]) -> Writer:
+def _filled_writer(
+    path: Path, table: Table, filled: NDArray[np.float64], limits: tuple[float, float]
+) -> Writer:
     source = table.source
     if source is not None and source.layout == "long":
-        names = (source.time_column, source.sensor_column or "", source.value_column or "")
-        return _long_writer(path, table, filled, names, {})
+        return _long_writer(path, table, filled, _long_names(source), {}, limits)
     name, times = _time_column(table)
     rows = np.arange(len(filled)) if table.order is None else table.order
     ids = list(table.sensor_ids)
     if suffix_of(path) in PARQUET_SUFFIXES:
-        index = table.values.index.take(rows)
-        columns = [pa.array(index), *(pa.array(c, from_pandas=True) for c in filled[rows].T)]
-        return _parquet_writer(pa.table(columns, names=[name or "time", *ids]))
-    texts = CellTexts(table, filled)
+        return wide_writer(table, filled, name or "time", rows)
+    texts = CellTexts(table, filled, limits)
     pieces = (
         [[times[slot] for slot in piece], *(texts.cells(i, piece) for i in range(len(ids)))]
-        for piece in _pieces(rows, len(ids))
+        for piece in row_pieces(rows, len(ids))
     )
     return _csv_writer(path, source, [name, *ids], pieces)
 
 
-def _pieces(rows: NDArray[np.intp], sensors: int) -> list[NDArray[np.intp]]:
-    return np.array_split(rows, -(-len(rows) * sensors // _PIECE_CELLS))
+def _long_names(source: Source) -> dict[str, str]:
+    """The columns of a long file in its order, and what each holds."""
+    held = {
+        source.time_column: "time",
+        source.sensor_column or "": "sensor",
+        source.value_column or "": "value",
+    }
+    for name in source.columns:
+        if name in source.carried_by_sensor:
+            held[name] = "by sensor"
+        elif name in source.carried_by_slot:
+            held[name] = "by slot"
+    return {name: held[name] for name in source.columns or held if name in held}
 
 
 def _long_writer(
-    path: Path, table: Table, filled: NDArray[np.float64], names: Sequence[str], extra: Extra
+    path: Path,
+    table: Table,
+    filled: NDArray[np.float64],
+    names: Mapping[str, str],
+    extra: Extra,
+    limits: tuple[float, float],
 ) -> Writer:
-    header = [*names, *extra]
     if suffix_of(path) in PARQUET_SUFFIXES:
-        return _parquet_writer(pa.table(_long_arrays(table, filled, extra), names=header))
-    return _csv_writer(path, table.source, header, _long_texts(table, filled, extra))
+        return long_writer(table, filled, names, extra, _by_sensor(table))
+    texts = LongTexts(table, _time_column(table)[1], CellTexts(table, filled, limits), names, extra)
+    pieces = texts.by_sensor() if _by_sensor(table) else texts.by_slot()
+    return _csv_writer(path, table.source, [*names, *extra], pieces)
 
 
 def _by_sensor(table: Table) -> bool:
     return table.source is not None and table.source.by_sensor
-
-
-def _long_arrays(table: Table, filled: NDArray[np.float64], extra: Extra) -> list[pa.Array]:
-    order: Literal["F", "C"] = "F" if _by_sensor(table) else "C"
-    slot, sensor = (axis.ravel(order=order) for axis in np.indices(filled.shape, dtype=np.int32))
-    return [
-        pa.array(table.values.index).take(pa.array(slot)),
-        pa.array(table.sensor_ids, pa.string()).take(pa.array(sensor)),
-        pa.array(filled.ravel(order=order), from_pandas=True),
-        *(pa.array(column.ravel(order=order), from_pandas=True) for column in extra.values()),
-    ]
-
-
-def _long_texts(
-    table: Table, filled: NDArray[np.float64], extra: Extra
-) -> Iterator[list[list[str]]]:
-    """Columns of text, piece by piece: one sensor after another, or one slot after another."""
-    slots, sensors = filled.shape
-    texts = CellTexts(table, filled)
-    times, ids = _time_column(table)[1], list(table.sensor_ids)
-    every = np.arange(slots)
-    if _by_sensor(table):
-        for i in range(sensors):
-            words = [_words(texts, column[:, i], i) for column in extra.values()]
-            yield [list(times), [ids[i]] * slots, texts.cells(i, every), *words]
-        return
-    for piece in _pieces(every, sensors):
-        cells = [[texts.cells(i, piece) for i in range(sensors)]]
-        for column in extra.values():
-            cells.append([_words(texts, column[piece, i], i) for i in range(sensors)])
-        when = [times[slot] for slot in piece for _ in ids]
-        yield [when, ids * len(piece), *(_interleave(columns) for columns in cells)]
-
-
-def _interleave(columns: list[list[str]]) -> list[str]:
-    return [text for row in zip(*columns, strict=True) for text in row]
-
-
-def _words(texts: CellTexts, column: NDArray[Any], sensor: int) -> list[str]:
-    if column.dtype == object:
-        words: list[str] = column.tolist()
-        return words
-    return texts.numbers(column, sensor)
 
 
 def _csv_writer(
@@ -263,7 +311,3 @@ def _csv_writer(
         text.detach()
 
     return write
-
-
-def _parquet_writer(content: pa.Table) -> Writer:
-    return lambda file: pa_parquet.write_table(content, file, compression="zstd")

@@ -46,11 +46,11 @@ def test_the_callers_own_table_comes_back(shape):
     before = frame.copy()
     result = recover(frame, method="linear")
     pd.testing.assert_frame_equal(frame, before)
-    for part in (result.values, result.flags, result.lower, result.upper):
+    for part in (result.values, result.flags, result.reasons, result.lower, result.upper):
         pd.testing.assert_index_equal(part.index, frame.index)
         pd.testing.assert_index_equal(part.columns, frame.columns)
-    for part in (result.exposure, result.by_sensor):
-        pd.testing.assert_index_equal(part.index, frame.columns)
+    pd.testing.assert_index_equal(result.exposure.index, frame.columns)
+    assert len(result.by_sensor) == len(frame.columns)
     known = frame.notna()
     pd.testing.assert_frame_equal(result.values[known], frame)
     pd.testing.assert_frame_equal(result.flags == "observed", known)
@@ -146,12 +146,14 @@ def test_gains_by_sensor_come_from_the_hold_out(network):
         name: (create(name).fit(seen).estimates_ - truth).abs().mean()
         for name in ("linear", "pchip")
     }
-    by_sensor = result.by_sensor
-    assert by_sensor["hidden"].tolist() == hidden.sum(axis=0).tolist()
-    np.testing.assert_allclose(by_sensor["mae"], (model.holdout_ - truth).abs().mean())
-    np.testing.assert_allclose(by_sensor["alone"], np.minimum(maes["linear"], maes["pchip"]))
-    gains = by_sensor["mae"] < by_sensor["alone"]
-    assert by_sensor["gains"].equals(gains.rename("gains"))
+    found = result.by_sensor
+    assert [score.sensor for score in found] == list(table.sensor_ids)
+    assert [score.count for score in found] == hidden.sum(axis=0).tolist()
+    wanted = {"flfl": (model.holdout_ - truth).abs().mean(), "alone": maes["pchip"]}
+    for name, mae in (wanted | {"linear": maes["linear"]}).items():
+        np.testing.assert_allclose([score.mae[name] for score in found], mae)
+    gains = wanted["flfl"] < np.minimum(maes["linear"], maes["pchip"])
+    assert [score.gains for score in found] == gains.tolist()
     summary = result.summary()
     assert summary["sensors_gaining"] == gains.sum()
     assert summary["sensors_gaining"] + summary["sensors_not_gaining"] == 10
@@ -159,7 +161,9 @@ def test_gains_by_sensor_come_from_the_hold_out(network):
 
 def test_without_a_self_test_nobody_is_said_to_gain(network):
     result = recover(network[0], method="linear", self_test=False)
-    assert (result.by_sensor["hidden"] == 0).all()
+    assert all(score.count == 0 and not score.gains for score in result.by_sensor)
+    assert result.by_gap_length == ()
+    assert result.verdict == ""
     summary = result.summary()
     assert (summary["sensors_gaining"], summary["sensors_not_gaining"]) == (0, 0)
     assert summary["self_test"] == {}

@@ -1,0 +1,120 @@
+"""What ``recover`` gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from flfl.data.write import FLAGS, Provenance
+from flfl.estimators.memory import Remembered
+from flfl.federation.ledger import Ledger
+from flfl.recovery.rules import Rules, count_reasons
+from flfl.recovery.scores import GapScore, SensorScore
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A filled table.
+
+    The tables have the rows and columns that were given: same order, same index, same names (a
+    time column of the DataFrame is left out).
+
+    Attributes
+    ----------
+    values : time x sensor; observed values as they were, recovered ones filled in, refused NaN
+    flags : time x sensor, ``observed``, ``recovered`` or ``refused``
+    reasons : time x sensor, why a cell was refused; empty text elsewhere
+    lower, upper : bounds of the interval of each recovered value (the value itself where
+        observed, NaN where refused)
+    scores : the self-test: errors on readings that were hidden, against each sensor alone
+        (``alone``: pchip; ``linear``) and against each site alone (``site``, where sites have
+        several sensors)
+    by_gap_length : the self-test by length of the gap in which a hidden reading lay
+    by_sensor : the self-test by sensor, in column order. A few hidden readings say little of one
+    verdict : what the self-test says, in plain sentences; empty without one
+    exposure : share of each sensor's news that another party may read, by sensor
+    ledger : what travelled, a self-test that is a run of its own included
+    sites : owner of each sensor; empty where a sensor without readings has none
+    method : the name of the method that recovered
+    rules : what was not to be filled, and the limits of what was
+    run_id : the same for the same readings, settings and version
+    remembered : the finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only)
+    secure : whether the sites' sums were hidden from the coordinator
+    notes : what was understood and decided, in plain sentences
+    """
+
+    values: pd.DataFrame
+    flags: pd.DataFrame
+    reasons: pd.DataFrame
+    lower: pd.DataFrame
+    upper: pd.DataFrame
+    scores: Mapping[str, Mapping[str, float]]
+    by_gap_length: tuple[GapScore, ...]
+    by_sensor: tuple[SensorScore, ...]
+    verdict: str
+    exposure: pd.Series
+    ledger: Ledger
+    seconds: float
+    sites: tuple[str, ...]
+    method: str
+    rules: Rules
+    run_id: str
+    remembered: Remembered | None = None
+    secure: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def provenance(self) -> Provenance:
+        """What a file says of every cell besides its value and its interval."""
+        return Provenance(self.reasons, self.method, self.run_id, self.rules.limits)
+
+    def count(self, flag: str) -> int:
+        """How many cells carry the flag."""
+        return int((self.flags.to_numpy() == flag).sum())
+
+    def refusals(self) -> dict[str, int]:
+        """How many cells were refused for each reason."""
+        return count_reasons(self.reasons.to_numpy())
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run, ready for JSON."""
+        observed = self.count("observed")
+        exposure = self.exposure.dropna()
+        tested = sum(score.count > 0 for score in self.by_sensor)
+        gaining = sum(score.gains for score in self.by_sensor)
+        return {
+            "run_id": self.run_id,
+            "method": self.method,
+            "sensors": self.values.shape[1],
+            "slots": self.values.shape[0],
+            "sites": len(set(self.sites) - {""}),
+            **{flag: self.count(flag) for flag in FLAGS},
+            "refusals": self.refusals(),
+            "rounds": self.ledger.rounds,
+            "exchanges": dict(self.ledger.exchanges),
+            "seconds": round(self.seconds, 3),
+            "numbers_per_reading": numbers_per_reading(self.ledger, observed),
+            "exposure": {
+                "worst": float(exposure.max()) if len(exposure) else 0.0,
+                "median": float(exposure.median()) if len(exposure) else 0.0,
+            },
+            "secure": self.secure,
+            "bytes_up": self.ledger.bytes_up,
+            "bytes_down": self.ledger.bytes_down,
+            "bytes_raw": 8 * observed,
+            "self_test": {name: dict(scores) for name, scores in self.scores.items()},
+            "by_gap_length": [asdict(score) for score in self.by_gap_length],
+            "by_sensor": [asdict(score) for score in self.by_sensor],
+            "sensors_gaining": gaining,
+            "sensors_not_gaining": tested - gaining,
+            "verdict": self.verdict,
+            "notes": [*self.notes, *self.ledger.notes],
+        }
+
+
+def numbers_per_reading(ledger: Ledger, readings: int) -> float:
+    """Independent numbers released for each reading. At one or more, nothing is hidden."""
+    return ledger.numbers / max(readings, 1)

@@ -1,0 +1,167 @@
+"""Score a method on readings that were hidden from it, beside what each sensor does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from flfl.baselines import create
+from flfl.data.scaling import Scaling
+from flfl.data.sensors import Sensors
+from flfl.data.table import Table
+from flfl.estimators.base import BaseRecoverer
+from flfl.federation.ledger import Ledger
+from flfl.model.heads.holdout import draw_holdout
+from flfl.recovery import scores
+from flfl.recovery.rules import Rules, gap_lengths
+from flfl.recovery.scores import GapScore, SensorScore
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Fit = Callable[[pd.DataFrame], BaseRecoverer]
+Stage = Callable[[str], None]
+
+SHARE = 0.1
+COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """What was found on the hidden readings; empty where none were hidden.
+
+    ``width`` holds half widths of an interval by sensor, ``ledger`` what travelled where the test
+    was a run of its own.
+    """
+
+    overall: dict[str, dict[str, float]]
+    by_gap_length: tuple[GapScore, ...]
+    by_sensor: tuple[SensorScore, ...]
+    width: Array | None = None
+    ledger: Ledger | None = None
+
+    @classmethod
+    def none(cls, table: Table, label: str) -> SelfTest:
+        """Nothing was hidden."""
+        nothing = np.full((1, len(table.sensor_ids)), np.nan)
+        errors = dict.fromkeys((label, *scores.ALONE), nothing)
+        return cls({}, (), scores.by_sensor(errors, table.sensor_ids, label))
+
+
+@dataclass(frozen=True)
+class Tester:
+    """Tests one method on one table.
+
+    ``fit`` fits the method to a part of the readings; ``alone`` holds the options for what each
+    site could do by itself, None where that is not asked.
+    """
+
+    table: Table
+    network: Sensors
+    method: str
+    seed: int
+    rules: Rules
+    fit: Fit
+    alone: dict[str, Any] | None
+    stage: Stage | None = None
+
+    @property
+    def label(self) -> str:
+        """Under which name the method's scores go."""
+        return "flfl" if self.method.startswith("flfl") else self.method
+
+    def test(self, model: BaseRecoverer) -> SelfTest:
+        """Scores on readings hidden from the method; none where there are too few to spare any.
+
+        A method that holds readings out by itself (``holdout_``: scattered, and in runs like the
+        table's own gaps; see :func:`~flfl.model.heads.holdout.draw_holdout`) is tested on those.
+        Any other is fitted again without such readings.
+        """
+        if hasattr(model, "holdout_"):
+            hidden = ~np.isnan(model.holdout_)
+            if not hidden.any():
+                return SelfTest.none(self.table, self.label)
+            inside = float(model.inside_[hidden].mean())
+            return self._score(hidden, model.holdout_, inside, self._each_site_alone(model, hidden))
+        hidden = draw_holdout(self.table.known.T, SHARE, np.random.default_rng(self.seed)).T
+        if not hidden.any():
+            return SelfTest.none(self.table, self.label)
+        self._begin("self-test: the method without the hidden readings")
+        again = self.fit(self.table.values.mask(hidden))
+        return self._score(hidden, again.estimates_, None, None, again.ledger_)
+
+    def _begin(self, what: str) -> None:
+        if self.stage is not None:
+            self.stage(what)
+
+    def _each_site_alone(self, model: BaseRecoverer, hidden: Mask) -> Array | None:
+        """Estimates of each owner from its own sensors and nothing shared, on the same readings.
+
+        None where that is no question: one owner, or one sensor each, or a run that goes on.
+        """
+        sites = model.partition_.sites
+        if self.alone is None or not 1 < len(set(sites)) < len(sites):
+            return None
+        values, alive = self.table.values, np.flatnonzero(self.table.known.any(axis=0))
+        estimates = np.full(hidden.shape, np.nan)
+        names = list(dict.fromkeys(sites))
+        for number, site in enumerate(names, 1):
+            self._begin(f"self-test: site {number} of {len(names)} by itself")
+            home = alive[np.array(sites) == site]
+            own = self.network.subset(np.isin(np.arange(values.shape[1]), home))
+            # A network of one site under a cap that nothing fits: its own choices, nothing else's.
+            alone = create(self.method, seed=self.seed, max_exposure=1e-9, **self.alone)
+            alone.fit(values.iloc[:, home], sensors=own, sites=[site] * len(home))
+            estimates[:, home] = alone.holdout_
+        return estimates
+
+    def _score(
+        self,
+        hidden: Mask,
+        estimates: Array,
+        coverage: float | None,
+        by_site: Array | None,
+        ledger: Ledger | None = None,
+    ) -> SelfTest:
+        values = self.table.values.to_numpy()
+
+        def error(estimates: Array) -> Array:
+            return np.where(hidden, self.rules.clip(estimates) - values, np.nan)
+
+        self._begin("self-test: each sensor alone")
+        # The same readings are hidden from each sensor alone.
+        seen = self.table.values.mask(hidden)
+        errors = {self.label: error(estimates)}
+        for name, method in scores.ALONE.items():
+            errors.setdefault(name, error(create(method).fit(seen).estimates_))
+        overall = {name: scores.overall(found) for name, found in errors.items()}
+        spread = Scaling.fit(values.T).scale
+        relative = (np.abs(errors[self.label]) / spread)[hidden]
+        overall[self.label]["coverage"] = (
+            _cross_coverage(relative, self.seed) if coverage is None else coverage
+        )
+        if by_site is not None:
+            overall["site"] = scores.overall(error(by_site))
+        lengths = gap_lengths(self.table.known & ~hidden, self.table.positions)
+        return SelfTest(
+            overall,
+            scores.by_gap_length(errors, lengths),
+            scores.by_sensor(errors, self.table.sensor_ids, self.label),
+            np.quantile(relative, COVERAGE) * spread,
+            ledger,
+        )
+
+
+def _cross_coverage(error: Array, seed: int) -> float:
+    """Share of errors inside the quantile that the *other* half gives."""
+    if len(error) < 2:
+        return float("nan")
+    halves = np.array_split(np.random.default_rng(seed).permutation(error), 2)
+    inside = [
+        np.mean(mine <= np.quantile(other, COVERAGE)) for mine, other in (halves, halves[::-1])
+    ]
+    return float(np.mean(inside))

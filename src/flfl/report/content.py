@@ -1,0 +1,226 @@
+"""What the page says: its sentences and tables, without any markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from flfl.baselines import find
+from flfl.data.inspection import inspect_table
+from flfl.data.sensors import Sensors
+from flfl.data.table import Table
+from flfl.recovery import Recovery
+from flfl.recovery.verdict import span
+from flfl.report.words import count, figure, size, what_left
+
+Rows = list[tuple[str, ...]]
+WAYS = {
+    "alone": "sensor alone (pchip)",
+    "linear": "sensor alone (linear)",
+    "site": "site alone",
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything in words.
+
+    Attributes
+    ----------
+    title, subtitle : of the page
+    verdict : paragraphs: what the network gained, what left each site
+    tiles : pairs of a large figure and what it is
+    methods, overall, gaps : the columns and rows of the scores
+    sensors : one mapping a sensor, for the table and the script
+    ledger, facts, settings : tables of the run
+    understood : what the file holds
+    notes : what else was understood and decided
+    about : which run it was, and what made it
+    """
+
+    title: str
+    subtitle: str
+    verdict: list[str]
+    tiles: list[tuple[str, str]]
+    methods: list[str]
+    overall: Rows
+    gaps: Rows
+    sensors: list[dict[str, Any]]
+    ledger: Rows
+    facts: Rows
+    settings: Rows
+    understood: list[str]
+    notes: list[str]
+    about: Rows
+
+
+def write_content(
+    result: Recovery, table: Table, sensors: Sensors, settings: Mapping[str, object], title: str
+) -> Content:
+    """Put a run into words."""
+    summary = result.summary()
+    understood = inspect_table(table, sensors).understood()
+    return Content(
+        title=title or (table.source.path.name if table.source else "Recovered readings"),
+        subtitle=_subtitle(summary, table),
+        verdict=[
+            text for text in (result.verdict, what_left(summary, find(result.method))) if text
+        ],
+        tiles=_tiles(result, summary),
+        methods=_methods(result),
+        overall=_overall(result),
+        gaps=[
+            (span(score), str(score.count), *(figure(error) for error in score.mae.values()))
+            for score in result.by_gap_length
+        ],
+        sensors=_sensors(result, table),
+        ledger=_ledger(result),
+        facts=_facts(result, summary),
+        settings=[(str(name), _setting(value)) for name, value in settings.items()],
+        understood=list(understood),
+        notes=[note for note in summary["notes"] if note not in understood],
+        about=_about(result),
+    )
+
+
+def _methods(result: Recovery) -> list[str]:
+    """The ways to recover that were scored by gap length, in the words of the page."""
+    return [_way(name) for name in result.by_gap_length[0].mae] if result.by_gap_length else []
+
+
+def _way(name: str) -> str:
+    return WAYS.get(name, name)
+
+
+def _subtitle(summary: dict[str, Any], table: Table) -> str:
+    first, last = (_when(table.values.index[i]) for i in (0, -1))
+    return (
+        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        f" {count(summary['slots'], 'slot')} from {first} to {last}"
+    )
+
+
+def _when(place: object) -> str:
+    if not isinstance(place, pd.Timestamp):
+        return str(place)
+    return str(place.date()) if place == place.normalize() else f"{place:%Y-%m-%d %H:%M}"
+
+
+def _tiles(result: Recovery, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    cells = max(summary["sensors"] * summary["slots"], 1)
+    tiles = [
+        (
+            f"{summary[flag]:,}".replace(",", "\u202f"),
+            f"{flag}, {100 * summary[flag] / cells:.1f} %",
+        )
+        for flag in ("observed", "recovered", "refused")
+    ]
+    label = next(iter(result.scores), None)
+    if label is not None:
+        tiles.append((figure(result.scores[label]["mae"]), "mean absolute error, hidden readings"))
+        alone = min(result.scores[name]["mae"] for name in ("alone", "linear"))
+        tiles.append((figure(alone), "the same, each sensor alone"))
+    tiles.append((f"{summary['exposure']['worst']:.2f}", "exposure of the worst sensor (0 to 1)"))
+    return tiles
+
+
+def _overall(result: Recovery) -> Rows:
+    return [
+        (
+            _way(name),
+            figure(scores["mae"]),
+            figure(scores["rmse"]),
+            f"{100 * scores['coverage']:.0f} %"
+            if math.isfinite(scores.get("coverage", np.nan))
+            else "-",
+        )
+        for name, scores in result.scores.items()
+    ]
+
+
+def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
+    counts = {
+        flag: (result.flags.to_numpy() == flag).sum(axis=0)
+        for flag in ("observed", "recovered", "refused")
+    }
+    slots = max(len(result.flags), 1)
+    units = table.units or ("",) * len(table.sensor_ids)
+    return [
+        {
+            "name": score.sensor,
+            "site": result.sites[i],
+            "unit": units[i],
+            **{flag: int(number[i]) for flag, number in counts.items()},
+            "share": float(counts["recovered"][i] / slots),
+            "hidden": score.count,
+            "errors": [_finite(error) for error in score.mae.values()],
+            "gains": score.gains if score.count else None,
+            "exposure": _finite(result.exposure.iloc[i]),
+        }
+        for i, score in enumerate(result.by_sensor)
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _ledger(result: Recovery) -> Rows:
+    """Bytes and messages of every kind, the largest first."""
+    ledger = result.ledger
+    kinds = sorted(
+        {*ledger.up, *ledger.down}, key=lambda kind: -(ledger.up[kind] + ledger.down[kind])
+    )
+    rows = [
+        (
+            kind,
+            size(ledger.up[kind]),
+            str(ledger.messages_up[kind]),
+            size(ledger.down[kind]),
+            str(ledger.messages_down[kind]),
+        )
+        for kind in kinds
+    ]
+    total = (
+        "all",
+        size(ledger.bytes_up),
+        str(ledger.messages_up.total()),
+        size(ledger.bytes_down),
+        str(ledger.messages_down.total()),
+    )
+    return [*rows, total] if rows else []
+
+
+def _facts(result: Recovery, summary: dict[str, Any]) -> Rows:
+    exchanges = ", ".join(f"{name} {number}" for name, number in summary["exchanges"].items())
+    facts: Rows = [
+        ("Exposure, worst sensor", f"{summary['exposure']['worst']:.3f}"),
+        ("Exposure, median sensor", f"{summary['exposure']['median']:.3f}"),
+        ("Numbers released for a reading", f"{summary['numbers_per_reading']:.3f}"),
+        ("Rounds", str(summary["rounds"])),
+        ("Exchanges", exchanges or "-"),
+        ("Sums hidden from the coordinator", "yes" if summary["secure"] else "no"),
+        ("Size of the readings themselves", size(summary["bytes_raw"])),
+    ]
+    facts += [(f"Refused: {why}", f"{number} cells") for why, number in result.refusals().items()]
+    return facts
+
+
+def _setting(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _about(result: Recovery) -> Rows:
+    """What made the page."""
+    return [
+        ("Run", result.run_id),
+        ("Method", result.method),
+        ("flfl", version("flfl")),
+        ("Seconds", f"{result.seconds:.1f}"),
+    ]

@@ -1,0 +1,26 @@
+"""Files and a way to run the command line, for all its tests."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from flfl.cli import main
+from flfl.data.synth import synthesize
+from flfl.data.write import write_recovered, write_sensors
+
+
+@pytest.fixture
+def run():
+    def call(*arguments):
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path):
+    table, sensors = synthesize(8, 120, rank=2, rng=np.random.default_rng(0))
+    readings, described = tmp_path / "readings.csv", tmp_path / "sensors.csv"
+    write_recovered(readings, table, table.values)
+    write_sensors(described, sensors)
+    return readings, described

@@ -1,0 +1,68 @@
+"""Completion as a shell asks for it: click's protocol, run in a process of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from click.shell_completion import BashComplete
+
+from flfl.cli import main
+from flfl.cli.completion import PROGRAM, VARIABLE
+
+
+def question(words):
+    """What bash sets when the cursor stands at the last word."""
+    return {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    def completions(*words):
+        for name, value in question(words).items():
+            monkeypatch.setenv(name, value)
+        return answers(BashComplete(main, {}, PROGRAM, VARIABLE).complete())
+
+    return completions
+
+
+def answers(text):
+    return [line.partition(",")[2] for line in text.splitlines()]
+
+
+def test_the_installed_command_answers_a_shell():
+    environment = os.environ | question(["flfl", "recover", "--method", "flfl"])
+    asked = subprocess.run(
+        [sys.executable, "-m", "flfl"],
+        env=environment | {VARIABLE: "bash_complete"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answers(asked.stdout) == ["flfl", "flfl-paper"]
+
+
+def test_verbs_options_and_methods(ask):
+    assert {"recover", "evaluate", "completion"} <= set(ask("flfl", ""))
+    assert "--max-gap" in ask("flfl", "recover", "--max")
+    assert ask("flfl", "evaluate", "--methods", "flfl,lin") == ["flfl,linear"]
+    assert ask("flfl", "completion", "") == ["bash", "zsh", "fish"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_for_flfl(shell, run):
+    script = run("completion", shell).stdout
+    assert f"_FLFL_COMPLETE={shell}_complete" in script
+    assert "flfl" in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_bash_understands_the_script(run, tmp_path):
+    script = tmp_path / "completion.bash"
+    script.write_text(run("completion", "bash").stdout)
+    shown = subprocess.run(
+        ["bash", "-c", f"source {script} && complete -p flfl"], capture_output=True, text=True
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "_flfl_completion" in shown.stdout

@@ -1,0 +1,102 @@
+"""Options of ``flfl recover``: rules, a dry run, the page."""
+
+import json
+
+import pandas as pd
+import pytest
+
+QUICK = ("--effort", "quick")
+
+
+def folder(path):
+    return sorted(p.name for p in path.iterdir())
+
+
+def test_rules_reach_the_files(run, files, tmp_path):
+    readings, described = files
+    out, flags = tmp_path / "filled.csv", tmp_path / "flags.parquet"
+    result = run(
+        "recover", readings, "--sensors", described, "--out", out, "--flags", flags,
+        "--max-gap", "2h", "--min-readings", 10, "--bounds", "0,", "--json", *QUICK,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    table = pd.read_parquet(flags)
+    refused = table[table.flag == "refused"]
+    assert found["refused"] == len(refused) == sum(found["refusals"].values()) > 0
+    assert found["refusals"] == refused.reason.value_counts().to_dict()
+    recovered = table[table.flag == "recovered"]
+    assert (recovered[["value", "lower", "upper"]].min() >= 0).all()
+    assert set(recovered.method) == {"flfl"}
+    assert set(recovered.run_id) == {found["run_id"]}
+    assert pd.read_csv(out).isna().sum().sum() == len(refused)
+
+
+def test_a_rerun_gives_identical_files(run, files, tmp_path):
+    readings, described = files
+    for number in (1, 2):
+        names = [tmp_path / f"{name}{number}.csv" for name in ("filled", "flags")]
+        run("recover", readings, "--sensors", described, "--out", names[0], "--flags", names[1],
+            *QUICK)  # fmt: skip
+    for name in ("filled", "flags"):
+        one, two = (tmp_path / f"{name}{number}.csv" for number in (1, 2))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_dry_run_says_and_does_nothing(run, files, tmp_path):
+    readings, described = files
+    before = folder(tmp_path)
+    given = ("recover", readings, "--sensors", described, "--max-gap", 1, "--dry-run")
+    result = run(*given, "--out", tmp_path / "filled.csv", "--report", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "nothing was written" in result.stdout
+    assert "gap longer than 1 slots" in result.stdout
+    plan = json.loads(run(*given, "--json").stdout)
+    assert folder(tmp_path) == before
+    done = json.loads(
+        run(*given[:-1], "--out", tmp_path / "o.csv", "--json", "--method", "linear").stdout
+    )
+    assert plan["would_recover"] == done["recovered"]
+    assert plan["would_refuse"] == done["refused"]
+    assert plan["refusals"] == done["refusals"]
+    assert plan["sites"] == done["sites"]
+
+
+def test_a_dry_run_finds_what_is_wrong(run, files, tmp_path):
+    readings, _ = files
+    result = run("recover", readings, "--dry-run", "--method", "magic")
+    assert result.exit_code == 2
+    assert "magic" in result.stderr
+
+
+def test_the_page_is_written_and_named(run, files, tmp_path):
+    readings, described = files
+    page = tmp_path / "page.html"
+    result = run(
+        "recover", readings, "--sensors", described, "--out", tmp_path / "o.csv",
+        "--report", page, "--json", *QUICK,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["report"] == str(page)
+    assert found["run_id"] in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--max-gap", "soon"], "soon"),
+        (["--bounds", "5,1"], "not a pair of limits"),
+        (["--bounds", "5"], "not a pair of limits"),
+        (["--min-readings", "-1"], "-1"),
+        (["--report", "page.pdf"], ".pdf"),
+        (["--flags", "flags.nc"], ".nc"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_any_work(arguments, words, run, files, tmp_path):
+    readings, _ = files
+    before = folder(tmp_path)
+    result = run("recover", readings, "--out", tmp_path / "o.csv", *arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert folder(tmp_path) == before
