@@ -11,6 +11,7 @@ from flfl.estimators.base import BaseRecoverer
 QUICK: dict[str, dict[str, Any]] = {
     "flfl": {"effort": "quick", "rounds": 5},
     "flfl-paper": {"rounds": 5},
+    "kalman-em": {"iterations": 2},
 }
 
 
