@@ -63,13 +63,14 @@ class Scaling:
         >>> Scaling.common(np.array([[1.0, 3.0, np.nan], [-7.0, 0.0, 7.0]])).scale
         array([4.47..., 4.47...])
         """
-        own = cls.fit(values)
-        largest = float(own.scale.max())
-        spread = own.apply(values) * (own.scale / largest)[:, None]
-        scale = largest * float(np.sqrt(np.nanmean(np.square(spread))))
+        center = cls.fit(values).center
+        spread = values - center[:, None]
+        largest = float(np.nanmax(np.abs(spread)))
         # Where nothing varies any scale will do, but one made of rounding errors.
-        flat = scale <= 1e-14 * float(np.nanmax(np.abs(values)))
-        return cls(own.center, np.full_like(own.scale, 1.0 if flat else scale))
+        if largest <= 1e-14 * float(np.nanmax(np.abs(values))):
+            return cls(center, np.ones_like(center))
+        scale = largest * float(np.sqrt(np.nanmean(np.square(spread / largest))))
+        return cls(center, np.full_like(center, scale))
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scale sensors x slots; NaN stays NaN."""
