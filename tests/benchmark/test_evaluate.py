@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flfl.baselines import METHODS, create
+from flfl.baselines import METHODS
 from flfl.benchmark import evaluate
 from flfl.benchmark.evaluate import training_mask
 from flfl.benchmark.memory import PeakMemory
 from flfl.data import Sensors, from_frame, synthesize
 from flfl.errors import InputError
-
-QUICK = {"flfl": {"effort": "quick", "rounds": 5}, "flfl-paper": {"rounds": 5}}
+from quick import QUICK, quick
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_coverage_and_width_are_those_of_the_hidden_readings(network):
     table, sensors = network
     rows = evaluate(table, sensors, rates=[0.7], methods=["flfl", "linear"], options=QUICK)
     kept = training_mask(table, sensors, 0.7, "random", 0).T
-    model = create("flfl", **QUICK["flfl"]).fit(table.values.where(kept), sensors=sensors)
+    model = quick("flfl").fit(table.values.where(kept), sensors=sensors)
     lower, upper = (bound[table.known & ~kept] for bound in model.interval())
     truth = table.values.to_numpy()[table.known & ~kept]
     assert rows[0].coverage == np.mean((lower <= truth) & (truth <= upper))

@@ -1,4 +1,4 @@
-"""scikit-learn's contract, for every method of the registry."""
+"""scikit-learn's contract for every method of the registry; our own is in ``test_testing.py``."""
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,10 @@ from flfl.baselines import METHODS, create
 from flfl.baselines.interpolate import Linear
 from flfl.data.synth import synthesize
 from flfl.errors import InputError
+from quick import quick
 
 
-@parametrize_with_checks(
-    [create(name, **({"rounds": 20} if name.startswith("flfl") else {})) for name in METHODS]
-)
+@parametrize_with_checks([quick(name) for name in METHODS])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -22,60 +21,6 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.fixture(scope="module")
 def network():
     return synthesize(12, 200, rank=2, rng=np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("name", METHODS)
-class TestEveryMethod:
-    def test_observed_values_are_untouched_and_gaps_are_filled(self, name, network):
-        table, sensors = network
-        filled = create(name).fit(table.values, sensors=sensors).transform(table.values)
-        assert isinstance(filled, pd.DataFrame)
-        assert filled.index.equals(table.values.index)
-        np.testing.assert_array_equal(
-            filled.to_numpy()[table.known], table.values.to_numpy()[table.known]
-        )
-        assert not filled.isna().any().any()
-
-    def test_same_seed_same_bits(self, name, network):
-        table, sensors = network
-        first = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
-        second = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
-        np.testing.assert_array_equal(first, second)
-
-    def test_units_in_units_out(self, name, network):
-        """Readings in other units (and from another zero) give the same estimates in those."""
-        if name == "flfl":
-            pytest.skip("it may choose a square root or a logarithm; see below")
-        table, sensors = network
-        plain = create(name).fit(table.values, sensors=sensors).estimates_
-        scaled = create(name).fit(1000 * table.values - 7, sensors=sensors).estimates_
-        np.testing.assert_allclose(scaled, 1000 * plain - 7, rtol=1e-6)
-
-    def test_a_sensor_without_readings_stays_empty_and_hurts_nobody(self, name, network):
-        table, sensors = network
-        values = table.values.copy()
-        values.iloc[:, 3] = np.nan
-        estimates = create(name).fit(values, sensors=sensors).estimates_
-        assert np.isnan(estimates[:, 3]).all()
-        assert not np.isnan(np.delete(estimates, 3, axis=1)).any()
-
-    def test_one_reading_a_constant_sensor_and_empty_slots(self, name, network):
-        table, sensors = network
-        values = table.values.copy()
-        values.iloc[1:, 0] = np.nan
-        values.iloc[0, 0] = 5.0
-        values.iloc[:, 1] = 3.0
-        values.iloc[40:45] = np.nan
-        estimates = create(name).fit(values, sensors=sensors).estimates_
-        assert np.isfinite(estimates).all()
-
-    def test_a_single_sensor(self, name):
-        values = pd.DataFrame({"a": [1.0, 2.0, np.nan, 4.0, 5.0, 6.0, np.nan, 8.0]})
-        assert not create(name).fit_transform(values).isna().any().any()
-
-    def test_nothing_to_learn_from(self, name):
-        with pytest.raises(InputError, match="holds no reading"):
-            create(name).fit(np.full((5, 2), np.nan))
 
 
 def test_the_transform_of_other_slots_is_refused(network):

@@ -7,6 +7,7 @@ from scipy.interpolate import PchipInterpolator
 
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.model.temporal import interpolate
 
 
 class Linear(BaseRecoverer):
@@ -19,11 +20,7 @@ class Linear(BaseRecoverer):
     """
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        out = np.empty_like(Y)
-        for i, y in enumerate(Y):
-            known = ~np.isnan(y)
-            out[i] = np.interp(positions, positions[known], y[known])
-        return out
+        return interpolate(Y, positions)
 
 
 class Pchip(BaseRecoverer):

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.model.low_rank import ridge_rows
 from flfl.model.objective import Observed
 
 
@@ -62,14 +63,6 @@ class LFA(BaseRecoverer):
         data, rank = Observed.of(Z, known), min(self.rank, *Y.shape)
         Q: Array = np.random.default_rng(self.random_state).standard_normal((Y.shape[1], rank))
         for _ in range(self.sweeps):
-            P = _ridge_rows(data.Y, data.J, Q, self.ridge)
-            Q = _ridge_rows(data.Y.T, data.J.T, P, self.ridge)
+            P = ridge_rows(data.Y, data.J, Q, self.ridge)
+            Q = ridge_rows(data.Y.T, data.J.T, P, self.ridge)
         return scaling.undo(P @ Q.T)
-
-
-def _ridge_rows(Y: Array, J: Array, Q: Array, ridge: float) -> Array:
-    """``p_i = (sum_known q_j q_j^T + lambda I)^-1 sum_known y_ij q_j`` for every row at once."""
-    k = Q.shape[1]
-    outer = (Q[:, :, None] * Q[:, None, :]).reshape(len(Q), k * k)
-    gram = (J @ outer).reshape(-1, k, k) + ridge * np.eye(k)
-    return np.asarray(np.linalg.solve(gram, (Y @ Q)[:, :, None])[:, :, 0], dtype=np.float64)

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from flfl.baselines.graphtrss import GraphTRSS
+from flfl.baselines.idw import IDW
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
+from flfl.baselines.lrds import LRDS
+from flfl.baselines.softimpute import SoftImpute
+from flfl.baselines.trmf import TRMF
+from flfl.baselines.tvgs import TVGS
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.dynamic import FLFL
@@ -81,6 +87,63 @@ METHODS: dict[str, Method] = {
             pooled=True,
             seeded=True,
             grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
+        ),
+        Method(
+            "tvgs",
+            TVGS,
+            "changes from slot to slot are smooth on the graph, central",
+            pooled=True,
+            grid=({"alpha": 1e-3}, {"alpha": 0.02}, {"alpha": 0.5}, {"alpha": 2.0}),
+        ),
+        Method(
+            "graphtrss",
+            GraphTRSS,
+            "as tvgs, with Sobolev smoothness: each sensor's changes are small as well, central",
+            pooled=True,
+            grid=(
+                {"alpha": 1e-3, "epsilon": 0.02},
+                {"alpha": 0.2, "epsilon": 0.1},
+                {"alpha": 0.01, "epsilon": 2.0},
+                {"alpha": 0.005, "epsilon": 10.0},
+            ),
+        ),
+        Method(
+            "lrds",
+            LRDS,
+            "low rank and smooth changes on the graph together, central",
+            pooled=True,
+            grid=(
+                {"alpha": 1e-3, "shrinkage": 0.003},
+                {"alpha": 1e-3, "shrinkage": 0.03},
+                {"alpha": 0.05, "shrinkage": 0.003},
+                {"alpha": 0.5, "shrinkage": 0.003},
+            ),
+        ),
+        Method(
+            "trmf",
+            TRMF,
+            "latent factors whose courses predict themselves, central",
+            pooled=True,
+            grid=(
+                {"rank": 40, "ridge": 0.3, "temporal_weight": 0.3},
+                {"rank": 40, "ridge": 1.0, "temporal_weight": 1.0},
+                {"rank": 40, "ridge": 3.0, "temporal_weight": 3.0},
+                {"rank": 20, "ridge": 3.0, "temporal_weight": 3.0},
+            ),
+        ),
+        Method(
+            "softimpute",
+            SoftImpute,
+            "shrunken singular values, central",
+            pooled=True,
+            grid=tuple({"shrinkage": share} for share in (0.01, 0.05, 0.2, 0.6)),
+        ),
+        Method(
+            "idw",
+            IDW,
+            "the others' deviations at that slot, the nearer the heavier, central",
+            pooled=True,
+            grid=tuple({"power": power} for power in (1.0, 2.0, 3.0, 4.0)),
         ),
         Method(
             "kalman-em",

@@ -40,6 +40,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     _by_sensor: ClassVar[tuple[str, ...]] = ()
     """Further fitted arrays whose last axis is the sensors that have readings."""
+    _unit_free: ClassVar[bool] = True
+    """False for a method that may see other things in other units (after a root, a logarithm)."""
 
     @abstractmethod
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:

@@ -153,6 +153,7 @@ class FLFL(BaseRecoverer):
         self.secure = secure
         self.random_state = random_state
 
+    _unit_free: ClassVar[bool] = False
     _by_sensor: ClassVar[tuple[str, ...]] = (
         "lower_",
         "upper_",

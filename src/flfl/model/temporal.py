@@ -1,4 +1,4 @@
-"""First differences in time: the paper's matrix ``D`` applied without ever being formed."""
+"""Time: straight lines between readings, and first differences: ``D``, never formed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+def interpolate(Y: Array, positions: Array) -> Array:
+    """Straight lines between each sensor's own readings, flat beyond the first and the last.
+
+    Parameters
+    ----------
+    Y : (M, N) readings, NaN = missing; no row is all NaN
+    positions : (N,) elapsed time of the slots, increasing
+
+    Returns
+    -------
+    (M, N) array without NaN
+
+    Examples
+    --------
+    >>> interpolate(np.array([[np.nan, 1.0, np.nan, 3.0]]), np.arange(4.0)).tolist()
+    [[1.0, 1.0, 2.0, 3.0]]
+    """
+    out = np.empty_like(Y)
+    for i, y in enumerate(Y):
+        known = ~np.isnan(y)
+        out[i] = np.interp(positions, positions[known], y[known])
+    return out
 
 
 def difference(Q: Array) -> Array:
