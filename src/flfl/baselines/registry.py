@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from flfl.baselines.fedmf import FedMF
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
@@ -81,6 +82,20 @@ METHODS: dict[str, Method] = {
             pooled=True,
             seeded=True,
             grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
+        ),
+        Method(
+            "fedmf",
+            FedMF,
+            "federated matrix factorisation; its plain uploads reveal the readings",
+            federated=True,
+            seeded=True,
+            # Few readings of a slot want a large ridge, many a high rank.
+            grid=(
+                {"rank": 10, "ridge": 0.2},
+                {"rank": 10, "ridge": 0.08},
+                {"rank": 20, "ridge": 0.025},
+                {"rank": 20, "ridge": 0.005},
+            ),
         ),
         Method(
             "kalman-em",
