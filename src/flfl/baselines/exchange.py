@@ -76,13 +76,15 @@ class Post:
 
     def count_up(self, kind: str, nbytes: int, messages: int = 1) -> None:
         """So many messages of this many bytes together went up."""
-        self.ledger.up[kind] += nbytes
-        self.ledger.messages_up[kind] += messages
+        if messages:
+            self.ledger.up[kind] += nbytes
+            self.ledger.messages_up[kind] += messages
 
     def count_down(self, kind: str, nbytes: int, messages: int = 1) -> None:
         """So many messages of this many bytes together went down."""
-        self.ledger.down[kind] += nbytes
-        self.ledger.messages_down[kind] += messages
+        if messages:
+            self.ledger.down[kind] += nbytes
+            self.ledger.messages_down[kind] += messages
 
 
 def hold_back(

@@ -218,11 +218,13 @@ class Network:
     def round(self) -> None:
         """All clients answer the same Q, then it moves."""
         for client in self.clients:
-            factors = self.post.down(self.server.factors())
-            upload = self.post.up(client.answer(factors))
-            self.post.ledger.numbers += upload.numbers
-            self.server.receive(upload)
+            self._ask(client)
         self.server.step()
+
+    def _ask(self, client: FactorClient) -> None:
+        upload = self.post.up(client.answer(self.post.down(self.server.factors())))
+        self.post.ledger.numbers += upload.numbers
+        self.server.receive(upload)
 
     def score(self) -> Array:
         """One message down and up for each client."""

@@ -11,6 +11,8 @@ from numbers import Integral
 from typing import Any
 
 from flfl.baselines.fedmf import FedMF
+from flfl.baselines.fedrec import FedRec
+from flfl.baselines.fedrec_plus import FedRecPlus
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
@@ -96,6 +98,20 @@ METHODS: dict[str, Method] = {
                 {"rank": 20, "ridge": 0.025},
                 {"rank": 20, "ridge": 0.005},
             ),
+        ),
+        Method(
+            "fedrec",
+            FedRec,
+            "federated factors; made-up rows hide which slots a sensor observed, not its readings",
+            federated=True,
+            seeded=True,
+        ),
+        Method(
+            "fedrec++",
+            FedRecPlus,
+            "fedrec whose made-up rows are taken out again by denoising clients",
+            federated=True,
+            seeded=True,
         ),
         Method(
             "kalman-em",
