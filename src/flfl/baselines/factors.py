@@ -163,7 +163,8 @@ class FactorClient(ABC):
 
     def score(self, factors: Message) -> Message:
         """Errors of the present latent vector with the Q that was sent."""
-        return Message("score", {"errors": self._local.score(self._P @ self.read(factors).T)})
+        estimates = self.estimate(self._P, self.read(factors))
+        return Message("score", {"errors": self._local.score(estimates)})
 
     def keep(self, _message: Message) -> None:
         """Remember the present latent vector."""
@@ -171,7 +172,11 @@ class FactorClient(ABC):
 
     def finish(self, factors: Message) -> Array:
         """Estimates (1, N) with the vector that was kept: they stay with the client."""
-        return self._kept @ self.read(factors).T
+        return self.estimate(self._kept, self.read(factors))
+
+    def estimate(self, P: Array, Q: Array) -> Array:
+        """Estimates (1, N)."""
+        return P @ Q.T
 
     def read(self, factors: Message) -> Array:
         """Q (N, k) from the message that holds it."""
@@ -269,7 +274,7 @@ class Batch(ABC):
         self.count_factors()
         m, _ = self.local.shape
         self.post.count_up("score", WORD * SCORES * m, m)
-        return self.local.score(self.P @ self.Q.T)
+        return self.local.score(self.estimate(self.P, self.Q))
 
     def keep(self) -> None:
         """Remember P and Q."""
@@ -279,7 +284,10 @@ class Batch(ABC):
     def finish(self) -> Array:
         """Estimates of the best state."""
         self.count_factors()
-        P, Q = self._kept
+        return self.estimate(*self._kept)
+
+    def estimate(self, P: Array, Q: Array) -> Array:
+        """Estimates (M, N)."""
         return P @ Q.T
 
     def count_factors(self) -> None:

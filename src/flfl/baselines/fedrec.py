@@ -152,11 +152,12 @@ def own_vectors(data: Observed, P: Array, Q: Array, rate: float, ridge: float, s
     >>> own_vectors(data, one, one, 0.5, 0.0, 2).item()  # 1 -> 2 -> 2.5
     2.5
     """
-    k = Q.shape[1]
-    upper = np.triu_indices(k)
-    half = data.J @ (Q[:, upper[0]] * Q[:, upper[1]])
+    k, QT = Q.shape[1], np.ascontiguousarray(Q.T)
+    left, right = np.triu_indices(k)
+    # G is symmetric: half of it is computed, for all sensors in one product.
+    half = (data.J @ (QT[left] * QT[right]).T) / data.per_sensor
     G = np.empty((len(P), k, k))
-    G[:, upper[0], upper[1]] = G[:, upper[1], upper[0]] = half / data.per_sensor
+    G[:, left, right] = G[:, right, left] = half
     b = data.Y @ Q / data.per_sensor
     for _ in range(steps):
         P = P + rate * (b - np.einsum("ikl,il->ik", G, P) - ridge * P)

@@ -16,6 +16,7 @@ from flfl.baselines.fedrec_plus import FedRecPlus
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
+from flfl.baselines.rfrec import RFRec
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.dynamic import FLFL
@@ -58,6 +59,13 @@ BUDGET = 4
 """Settings that a method may try, the same for all."""
 _EXTRAS = {"neural": "jax"}
 """The module by which an installed extra is known."""
+_FACTOR_GRID = (
+    {"rank": 10, "ridge": 0.2},
+    {"rank": 10, "ridge": 0.08},
+    {"rank": 20, "ridge": 0.025},
+    {"rank": 20, "ridge": 0.005},
+)
+"""Few readings of a slot want a large ridge, many a high rank."""
 
 
 METHODS: dict[str, Method] = {
@@ -91,13 +99,7 @@ METHODS: dict[str, Method] = {
             "federated matrix factorisation; its plain uploads reveal the readings",
             federated=True,
             seeded=True,
-            # Few readings of a slot want a large ridge, many a high rank.
-            grid=(
-                {"rank": 10, "ridge": 0.2},
-                {"rank": 10, "ridge": 0.08},
-                {"rank": 20, "ridge": 0.025},
-                {"rank": 20, "ridge": 0.005},
-            ),
+            grid=_FACTOR_GRID,
         ),
         Method(
             "fedrec",
@@ -105,11 +107,26 @@ METHODS: dict[str, Method] = {
             "federated factors; made-up rows hide which slots a sensor observed, not its readings",
             federated=True,
             seeded=True,
+            # What is made up acts as a ridge of its own.
+            grid=(
+                {"rank": 10, "ridge": 0.1},
+                {"rank": 10, "ridge": 0.03},
+                {"rank": 20, "ridge": 0.02},
+                {"rank": 20, "ridge": 0.005},
+            ),
         ),
         Method(
             "fedrec++",
             FedRecPlus,
             "fedrec whose made-up rows are taken out again by denoising clients",
+            federated=True,
+            seeded=True,
+            grid=_FACTOR_GRID,
+        ),
+        Method(
+            "rfrec",
+            RFRec,
+            "federated factors: each client keeps a copy of all slots' factors and sends it whole",
             federated=True,
             seeded=True,
         ),
