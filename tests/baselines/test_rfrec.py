@@ -44,7 +44,9 @@ def test_the_gradients_are_those_of_the_loss():
 
         def loss(p, V, model=model, y=y, J=J, Q=Q):
             fit = rfrec.head(model)(V @ p)[0]
-            penalties = 0.3 * p @ p + 0.2 * (J[:, None] * V**2).sum() + 2 * ((V - Q) ** 2).sum()
+            penalties = (
+                0.3 * J.sum() * p @ p + 0.2 * (J[:, None] * V**2).sum() + 2 * ((V - Q) ** 2).sum()
+            )
             return (J * (y - fit) ** 2).sum() + penalties
 
         copy = Copy(model, local, 0, p, start)

@@ -16,7 +16,8 @@ from flfl.benchmark.memory import PeakMemory
 from flfl.data import Sensors, from_frame, synthesize
 from flfl.errors import InputError
 
-QUICK = {"flfl": {"effort": "quick", "rounds": 5}, "flfl-paper": {"rounds": 5}}
+QUICK = {name: {"rounds": 5} for name, method in METHODS.items() if method.federated}
+QUICK["flfl"]["effort"] = "quick"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from flfl.errors import InputError
 
 
 @parametrize_with_checks(
-    [create(name, **({"rounds": 20} if name.startswith("flfl") else {})) for name in METHODS]
+    [create(name, **({"rounds": 20} if METHODS[name].federated else {})) for name in METHODS]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

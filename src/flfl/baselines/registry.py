@@ -60,7 +60,7 @@ BUDGET = 4
 _EXTRAS = {"neural": "jax"}
 """The module by which an installed extra is known."""
 _FACTOR_GRID = (
-    {"rank": 10, "ridge": 0.2},
+    {"rank": 10, "ridge": 0.3},
     {"rank": 10, "ridge": 0.08},
     {"rank": 20, "ridge": 0.025},
     {"rank": 20, "ridge": 0.005},
@@ -129,6 +129,12 @@ METHODS: dict[str, Method] = {
             "federated factors: each client keeps a copy of all slots' factors and sends it whole",
             federated=True,
             seeded=True,
+            grid=(
+                {"rank": 10, "ridge": 0.1, "slot_ridge": 0.5},
+                {"rank": 10, "ridge": 0.01, "slot_ridge": 0.5},
+                {"rank": 10, "ridge": 0.01, "slot_ridge": 0.1},
+                {"rank": 20, "ridge": 0.002, "slot_ridge": 0.02},
+            ),
         ),
         Method(
             "kalman-em",

@@ -32,8 +32,9 @@ _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 class RFRec(BaseRecoverer):
     """Factors with a private copy ``V_i`` of Q at each client, pulled together by its mean.
 
-    A client minimises ``sum_known (y_ij - head(p_i.v_ij))^2 + ridge |p_i|^2 + slot_ridge |V_i|^2 +
-    pull |V_i - Q|^2`` by Adam, one step a round, and sends ``V_i``; the server's Q is their mean.
+    A client minimises ``sum_known ((y_ij - head(p_i.v_ij))^2 + ridge |p_i|^2 + slot_ridge
+    |v_ij|^2) + pull |V_i - Q|^2`` by Adam, one step a round, and sends ``V_i``; the server's Q is
+    their mean.
     With ``variant="rfrecf"`` a coin decides each round: either all clients take a step without the
     pull, or the copies are averaged; two averages in a row need no message. **The copies are sent
     as they are**, unless ``clip`` and ``noise`` are set.
@@ -50,7 +51,7 @@ class RFRec(BaseRecoverer):
     head : ``"linear"`` on standardised readings, or, as published, ``"sigmoid"`` on readings
         between 0 and 1, which starts at the middle of the range, where sensor readings are rare
     learning_rate : of Adam
-    ridge, slot_ridge, pull : weights of the penalties
+    ridge, slot_ridge, pull : weights of the penalties, the first two for each reading
     averaging : chance of an average instead of a step (``"rfrecf"``)
     mixing : share of the way to the mean that a copy goes in an average (``"rfrecf"``)
     clip, noise : copies are sent clipped to this size, with Laplace noise of this scale on every
@@ -89,8 +90,8 @@ class RFRec(BaseRecoverer):
         rank: int = 10,
         variant: str = "rfrec",
         head: str = "linear",
-        learning_rate: float = 0.05,
-        ridge: float = 0.1,
+        learning_rate: float = 0.3,
+        ridge: float = 0.01,
         slot_ridge: float = 0.1,
         pull: float = 10.0,
         averaging: float = 0.5,
@@ -179,6 +180,7 @@ class Copy:
     def __init__(self, model: RFRec, local: Local, row: int, p: Array, Q: Array) -> None:
         self._model, self._rng = model, local.streams[row]
         self._y, self._J = local.train.Y[row], local.train.J[row]
+        self._n = float(self._J.sum())
         self.p, self.V = p.copy(), Q.copy()
         self._adam = [Adam(x, model.learning_rate) for x in (self.p, self.V)]
 
@@ -188,7 +190,7 @@ class Copy:
         fit, slope = head(model)(V @ p)
         # Half the gradients: Adam does not see a common factor.
         error = self._J * (fit - self._y) * slope
-        grad_p = error @ V + model.ridge * p
+        grad_p = error @ V + model.ridge * self._n * p
         grad_V = error[:, None] * p
         if model.slot_ridge:
             grad_V += (model.slot_ridge * self._J)[:, None] * V
