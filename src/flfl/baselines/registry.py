@@ -60,7 +60,7 @@ BUDGET = 4
 _EXTRAS = {"neural": "jax"}
 """The module by which an installed extra is known."""
 _FACTOR_GRID = (
-    {"rank": 10, "ridge": 0.3},
+    {"rank": 10, "ridge": 0.15},
     {"rank": 10, "ridge": 0.08},
     {"rank": 20, "ridge": 0.025},
     {"rank": 20, "ridge": 0.005},
