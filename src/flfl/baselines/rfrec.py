@@ -98,7 +98,7 @@ class RFRec(BaseRecoverer):
         mixing: float = 1.0,
         clip: float | None = None,
         noise: float = 0.0,
-        rounds: int = 300,
+        rounds: int = 200,
         random_state: int = 0,
     ) -> None:
         self.rank = rank
