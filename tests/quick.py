@@ -5,12 +5,12 @@ New slow methods are added here, and nowhere else.
 
 from typing import Any
 
-from flfl.baselines import create
+from flfl.baselines import METHODS, create
 from flfl.estimators.base import BaseRecoverer
 
 QUICK: dict[str, dict[str, Any]] = {
+    **{name: {"rounds": 5} for name, method in METHODS.items() if method.federated},
     "flfl": {"effort": "quick", "rounds": 5},
-    "flfl-paper": {"rounds": 5},
     "kalman-em": {"iterations": 2},
 }
 

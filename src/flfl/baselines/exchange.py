@@ -31,8 +31,20 @@ class Message:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the wire, at :data:`WORD` bytes a number."""
-        return WORD * sum(np.asarray(array).size for array in self.body.values())
+        """Bytes on the wire: :data:`WORD` a number, what a ciphertext says of itself."""
+        return sum(
+            sum(item.nbytes for item in array.flat) if array.dtype == object else WORD * array.size
+            for array in self.body.values()
+        )
+
+    @property
+    def numbers(self) -> int:
+        """Real numbers in it: neither indices nor ciphertexts.
+
+        >>> Message("gradient", {"rows": np.arange(2), "values": np.zeros((2, 3))}).numbers
+        6
+        """
+        return sum(array.size for array in self.body.values() if array.dtype.kind == "f")
 
 
 @dataclass
@@ -64,13 +76,15 @@ class Post:
 
     def count_up(self, kind: str, nbytes: int, messages: int = 1) -> None:
         """So many messages of this many bytes together went up."""
-        self.ledger.up[kind] += nbytes
-        self.ledger.messages_up[kind] += messages
+        if messages:
+            self.ledger.up[kind] += nbytes
+            self.ledger.messages_up[kind] += messages
 
     def count_down(self, kind: str, nbytes: int, messages: int = 1) -> None:
         """So many messages of this many bytes together went down."""
-        self.ledger.down[kind] += nbytes
-        self.ledger.messages_down[kind] += messages
+        if messages:
+            self.ledger.down[kind] += nbytes
+            self.ledger.messages_down[kind] += messages
 
 
 def hold_back(
@@ -81,7 +95,7 @@ def hold_back(
     Examples
     --------
     >>> known = np.ones((2, 1000), dtype=bool)
-    >>> 60 < hold_back(known, np.random.default_rng(0)).sum() < 140
+    >>> bool(60 < hold_back(known, np.random.default_rng(0)).sum() < 140)
     True
     """
     held = known & (rng.random(known.shape) < share)

@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from flfl.baselines.fedmf import FedMF
+from flfl.baselines.fedrec import FedRec
+from flfl.baselines.fedrec_plus import FedRecPlus
 from flfl.baselines.graphtrss import GraphTRSS
 from flfl.baselines.idw import IDW
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
 from flfl.baselines.lrds import LRDS
+from flfl.baselines.rfrec import RFRec
 from flfl.baselines.softimpute import SoftImpute
 from flfl.baselines.trmf import TRMF
 from flfl.baselines.tvgs import TVGS
@@ -61,6 +65,13 @@ BUDGET = 4
 """Settings that a method may try, the same for all."""
 _EXTRAS = {"neural": "jax"}
 """The module by which an installed extra is known."""
+_FACTOR_GRID = (
+    {"rank": 10, "ridge": 0.15},
+    {"rank": 10, "ridge": 0.08},
+    {"rank": 20, "ridge": 0.025},
+    {"rank": 20, "ridge": 0.005},
+)
+"""Few readings of a slot want a large ridge, many a high rank."""
 
 
 METHODS: dict[str, Method] = {
@@ -87,6 +98,49 @@ METHODS: dict[str, Method] = {
             pooled=True,
             seeded=True,
             grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
+        ),
+        Method(
+            "fedmf",
+            FedMF,
+            "federated matrix factorisation; its plain uploads reveal the readings",
+            federated=True,
+            seeded=True,
+            grid=_FACTOR_GRID,
+        ),
+        Method(
+            "fedrec",
+            FedRec,
+            "federated factors; made-up rows hide which slots a sensor observed, not its readings",
+            federated=True,
+            seeded=True,
+            # What is made up acts as a ridge of its own.
+            grid=(
+                {"rank": 10, "ridge": 0.1},
+                {"rank": 10, "ridge": 0.03},
+                {"rank": 20, "ridge": 0.02},
+                {"rank": 20, "ridge": 0.005},
+            ),
+        ),
+        Method(
+            "fedrec++",
+            FedRecPlus,
+            "fedrec whose made-up rows are taken out again by denoising clients",
+            federated=True,
+            seeded=True,
+            grid=_FACTOR_GRID,
+        ),
+        Method(
+            "rfrec",
+            RFRec,
+            "federated factors: each client keeps a copy of all slots' factors and sends it whole",
+            federated=True,
+            seeded=True,
+            grid=(
+                {"rank": 10, "ridge": 0.1, "slot_ridge": 0.5},
+                {"rank": 10, "ridge": 0.01, "slot_ridge": 0.5},
+                {"rank": 10, "ridge": 0.01, "slot_ridge": 0.1},
+                {"rank": 20, "ridge": 0.002, "slot_ridge": 0.02},
+            ),
         ),
         Method(
             "tvgs",

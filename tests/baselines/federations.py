@@ -1,0 +1,35 @@
+"""A small network, and both paths of a federated method run on it."""
+
+from dataclasses import asdict
+
+import numpy as np
+
+from flfl.baselines.exchange import Post
+from flfl.baselines.factors import train
+from flfl.federation.ledger import Ledger
+
+
+def readings(sensors=6, slots=150, rate=0.6, seed=0):
+    """(M, N) readings that follow three factors, NaN = missing; one slot that nobody observed."""
+    rng = np.random.default_rng(seed)
+    factors = np.cumsum(rng.standard_normal((slots, 3)), axis=0) / 5
+    Y = rng.gamma(2.0, 5.0, (sensors, 1)) + rng.standard_normal((sensors, 3)) @ factors.T
+    Y[rng.random(Y.shape) > rate] = np.nan
+    Y[:, 7] = np.nan
+    return Y
+
+
+def names(Y):
+    return [f"s{i}" for i in range(len(Y))]
+
+
+def object_path(module, model, Y, **options):
+    """Estimates in the sensors' own scaled units, the ledger, and the parties."""
+    ledger = Ledger()
+    network = module.network(model, Y, names(Y), Post(ledger), **options)
+    return train(network, model.rounds, ledger), ledger, network
+
+
+def counted(ledger):
+    """What a ledger holds, as plain values."""
+    return asdict(ledger)
