@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flfl.cli.audit import audit
+from flfl.cli.benchmark import benchmark
 from flfl.cli.data import data
 from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
@@ -26,5 +27,5 @@ def main(debug: bool) -> None:
     """
 
 
-for verb in (demo, recover, evaluate, audit, methods, data):
+for verb in (demo, recover, evaluate, benchmark, audit, methods, data):
     main.add_command(verb)

@@ -126,6 +126,33 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def names(text: str, option: str, *, required: bool = True) -> list[str]:
+    """The words of a list such as ``a,b``, each once.
+
+    Examples
+    --------
+    >>> names("a, b,a", "--methods")
+    ['a', 'b']
+    """
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if required and not found:
+        raise InputError("names nothing", where=option, remedy="Give a list such as a,b")
+    return list(dict.fromkeys(found))
+
+
+def share(text: str, option: str) -> float:
+    """A number between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise InputError(
+            f"{text!r} is not a share between 0 and 1", where=option, remedy="Use 0.5 or 0.1,0.9"
+        )
+    return number
+
+
 def figure(value: float | None, digits: int = 4) -> str:
     """A number with so many significant digits; a dash for none.
 
