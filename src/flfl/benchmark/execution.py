@@ -90,9 +90,7 @@ def _attacked(
     cell: Cell, table: Table, sensors: Sensors, options: dict[str, Any]
 ) -> dict[str, Any]:
     """The worst that the audit's attacks read of the same run: a share of a sensor's news."""
-    kept = training_mask(
-        table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length
-    )
+    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
     worst = worst_finding(report)
@@ -100,7 +98,9 @@ def _attacked(
         "exposure_worst": 0.0 if worst is None else worst.news_read_max,
         "exposure_attack": None if worst is None else worst.name,
         "exposure_computed": report.computed_exposure,
-        "readings_exposed": max((one.readings_exposed or 0.0 for one in _alone(report)), default=0.0),
+        "readings_exposed": max(
+            (one.readings_exposed or 0.0 for one in _alone(report)), default=0.0
+        ),
         "audit_seconds": report.seconds,
     }
 

@@ -1,30 +1,30 @@
 """Experiments as data: a TOML file says what is run, all of it checked before any work.
 
-    title = "..."                      # of the report
-    views = ["rates", "ranks"]         # figures and tables to make, see ``VIEWS``
+title = "..."                      # of the report
+views = ["rates", "ranks"]         # figures and tables to make, see ``VIEWS``
 
-    [[data]]                           # only for what is no data set of `flfl data list`
-    name = "mine"
-    readings = "mine.csv"              # beside this file; with sensors = "..." perhaps
-    [[data]]
-    name = "20 sensors"
-    made = {sensors = 20, slots = 500} # made-up readings
+[[data]]                           # only for what is no data set of `flfl data list`
+name = "mine"
+readings = "mine.csv"              # beside this file; with sensors = "..." perhaps
+[[data]]
+name = "20 sensors"
+made = {sensors = 20, slots = 500} # made-up readings
 
-    [[variant]]                        # a method with options of its own, and a name for it
-    label = "flfl trusted"
-    method = "flfl"
-    options = {max_exposure = 1.0}
+[[variant]]                        # a method with options of its own, and a name for it
+label = "flfl trusted"
+method = "flfl"
+options = {max_exposure = 1.0}
 
-    [[run]]                            # a product; cells that occur twice are run once
-    data = ["D1_beijing_co", "mine"]
-    rates = [0.1, 0.5]
-    patterns = ["random"]
-    methods = ["flfl", "flfl trusted"] # names of the registry, or labels of variants
-    seeds = 5                          # 0 to 4; or a list
-    seconds = 20                       # what a cell may take: orders the work, nothing else
-    audit = true                       # attack the configuration too
-    options = {}                       # added to those of every method of this run
-    block_length = 24
+[[run]]                            # a product; cells that occur twice are run once
+data = ["D1_beijing_co", "mine"]
+rates = [0.1, 0.5]
+patterns = ["random"]
+methods = ["flfl", "flfl trusted"] # names of the registry, or labels of variants
+seeds = 5                          # 0 to 4; or a list
+seconds = 20                       # what a cell may take: orders the work, nothing else
+audit = true                       # attack the configuration too
+options = {}                       # added to those of every method of this run
+block_length = 24
 """
 
 from __future__ import annotations
@@ -109,8 +109,12 @@ def _rate(cell: Cell) -> Any:
     return cell.rate
 
 
-def read_experiment(path: str | Path) -> Experiment:
-    """Read and check a file; the readings it names are loaded once to see that they are there."""
+def read_experiment(path: str | Path, only: Sequence[str] = ()) -> Experiment:
+    """Read and check a file; the readings it names are loaded once to see that they are there.
+
+    Where ``only`` some labels are to be run, methods of other labels may be missing here: their
+    cells are left out.
+    """
     path = Path(path)
     with explained("the file cannot be read", where=str(path), remedy="Check the name"):
         content = path.read_bytes()
@@ -120,13 +124,14 @@ def read_experiment(path: str | Path) -> Experiment:
         raise InputError(
             f"this is no TOML: {error}", where=str(path), remedy="Correct the line named"
         ) from None
-    return _Reader(path, given).experiment()
+    return _Reader(path, given, tuple(only)).experiment()
 
 
 @dataclass
 class _Reader:
     path: Path
     given: dict[str, Any]
+    only: tuple[str, ...]
 
     def experiment(self) -> Experiment:
         top = Keys(str(self.path), self.given, ("title", "views", "data", "variant", "run"))
@@ -182,7 +187,8 @@ class _Reader:
         patterns = keys.names("patterns", default=("random",))
         for pattern in patterns:
             keys.one_of("patterns", pattern, PATTERNS)
-        methods = [self._method(keys, label) for label in keys.names("methods")]
+        found = [self._method(keys, label) for label in keys.names("methods")]
+        methods = [one for one in found if one is not None]
         seeds = self._seeds(keys)
         shape = {
             "block_length": keys.get("block_length", int, None),
@@ -199,8 +205,9 @@ class _Reader:
                 raise keys.error(
                     f"{label!r} cannot be audited", f"audit is for {' and '.join(AUDITED)}"
                 )
-            with keys.placed():
-                _check_options(method, options | extra)
+            if self._asked(label):
+                with keys.placed():
+                    _check_options(method, options | extra)
         for source, pattern, rate, (label, method, options), seed in product(
             data, patterns, rates, methods, seeds
         ):
@@ -226,9 +233,14 @@ class _Reader:
                 self.fingerprints[name] = fingerprint(*load(source))
         return source
 
-    def _method(self, keys: Keys, label: str) -> tuple[str, str, dict[str, Any]]:
+    def _asked(self, label: str) -> bool:
+        return not self.only or label in self.only
+
+    def _method(self, keys: Keys, label: str) -> tuple[str, str, dict[str, Any]] | None:
         if label in self.variants:
             return label, *self.variants[label]
+        if label not in METHODS and not self._asked(label):
+            return None
         keys.one_of("methods", label, [*self.variants, *METHODS])
         return label, label, {}
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from flfl.errors import InputError
 
-
 _KINDS: dict[type, str] = {
     str: "a text",
     int: "a whole number",

@@ -58,9 +58,10 @@ def benchmark(
       flfl benchmark experiments/quick.toml --out quick
       flfl benchmark experiments/paper_table.toml --out table --only flfl,linear --rates 0.5
     """
-    asked = read_experiment(experiment)
+    labels = names(only, "--only", required=False)
+    asked = read_experiment(experiment, labels)
     cells = asked.select(
-        labels=names(only, "--only", required=False),
+        labels=labels,
         data=names(data_names, "--data", required=False),
         rates=[share(text, "--rates") for text in names(rates, "--rates", required=False)],
     )
