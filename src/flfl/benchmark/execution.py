@@ -93,10 +93,10 @@ def _attacked(
     kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
-    worst = worst_finding(report)
+    exposure, attack = worst(report)
     return {
-        "exposure_worst": 0.0 if worst is None else worst.news_read_max,
-        "exposure_attack": None if worst is None else worst.name,
+        "exposure_worst": exposure,
+        "exposure_attack": attack,
         "exposure_computed": report.computed_exposure,
         "readings_exposed": max(
             (one.readings_exposed or 0.0 for one in _alone(report)), default=0.0
@@ -105,10 +105,15 @@ def _attacked(
     }
 
 
-def worst_finding(report: Report) -> Finding | None:
-    """What the coordinator alone reads best; None where nothing was shared."""
-    found = [one for one in _alone(report) if one.news_read_max is not None]
-    return max(found, key=lambda one: one.news_read_max or 0.0, default=None)
+def worst(report: Report) -> tuple[float, str | None]:
+    """What the coordinator alone reads best, and by which attack; 0 where nothing was shared.
+
+    A share of the news of the sensor that is read best. Plain uploads give away the readings
+    themselves: there it is the share of all readings, news included.
+    """
+    figure = "readings_exposed" if report.disclosure == "plain" else "news_read_max"
+    found = [(getattr(one, figure), one.name) for one in _alone(report)]
+    return max(((value, name) for value, name in found if value is not None), default=(0.0, None))
 
 
 def _alone(report: Report) -> list[Finding]:

@@ -78,6 +78,11 @@ class Store:
         with explained("cannot make the folder", where=str(folder), remedy="Choose another --out"):
             self.cells.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def rows(self) -> Path:
+        """The table of all columns."""
+        return self.folder / "rows.parquet"
+
     def path(self, cell: Cell) -> Path:
         """Where the result of a cell is kept."""
         return self.cells / f"{cell.key}.json"
@@ -126,7 +131,7 @@ class Store:
         scores = table.select(list(SCORES))
         write_files(
             {
-                self.folder / "rows.parquet": _parquet(table),
+                self.rows: _parquet(table),
                 self.folder / "scores.parquet": _parquet(scores),
             }
         )
@@ -167,4 +172,8 @@ def read_rows(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise InputError(
             "these are no rows of `flfl benchmark`", where=str(path), remedy="Give a rows.parquet"
         )
-    return table.to_pandas(), json.loads(metadata[_METADATA])
+    rows = table.to_pandas()
+    for name in rows.columns.intersection([n for n, t in SCORES.items() if t == _TEXT]):
+        # pandas says nan where a text is missing.
+        rows[name] = rows[name].astype(object).where(rows[name].notna(), None)
+    return rows, json.loads(metadata[_METADATA])

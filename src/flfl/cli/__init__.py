@@ -11,6 +11,7 @@ from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
 from flfl.cli.methods import methods
 from flfl.cli.recover import recover
+from flfl.cli.results import results
 from flfl.cli.say import FriendlyGroup
 
 
@@ -27,5 +28,5 @@ def main(debug: bool) -> None:
     """
 
 
-for verb in (demo, recover, evaluate, benchmark, audit, methods, data):
+for verb in (demo, recover, evaluate, benchmark, results, audit, methods, data):
     main.add_command(verb)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from flfl.benchmark.canvas import available
 from flfl.benchmark.experiment import read_experiment
+from flfl.benchmark.report import write_report
 from flfl.benchmark.runner import Progress, run
 from flfl.benchmark.store import Store
-from flfl.cli.say import count, json_option, names, print_json, share
+from flfl.cli.say import NO_FIGURES, count, json_option, names, print_json, share
 from flfl.errors import FLFLError
 
 _BAR = 24
@@ -73,11 +75,15 @@ def benchmark(
         store.discard(cell for cell in cells if (store.find(cell) or {}).get("failed"))
     run(cells, store, workers=workers, limit=limit, report=_Bar())
     table = store.write(asked)
+    draw = available()
+    write_report(out, store.rows, draw=draw)
     rows = table.to_pylist()
+    if not draw:
+        click.echo(NO_FIGURES, err=True)
     if as_json:
-        print_json({"table": str(out / "rows.parquet"), "rows": rows})
+        print_json({"table": str(store.rows), "rows": rows})
     else:
-        click.echo(f"{count(len(rows), 'row')}: {out / 'rows.parquet'}")
+        click.echo(f"{count(len(rows), 'row')}: {store.rows}; tables and figures beside it")
         for row in rows:
             if row["failed"]:
                 place = f"{row['data']}, {row['pattern']} {row['rate']}, seed {row['seed']}"

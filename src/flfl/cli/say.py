@@ -19,6 +19,7 @@ from flfl.errors import FLFLError, InputError, explained
 
 BAD_INPUT = 2
 FAILED = 1
+NO_FIGURES = "Note: no figures were drawn; they need matplotlib: pip install 'flfl[figures]'"
 _ARGUMENTS = "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure"
 
 json_option = click.option(
