@@ -58,8 +58,12 @@ def _against(table: pd.DataFrame, names: Sequence[str], whom: str) -> str | None
     change = (pair["ours"] / pair["best"] - 1).to_numpy()
     return (
         f"{_lower(np.median(change))} MAE than {whom} (the best of {', '.join(there)} in each case;"
-        f" the median of {len(pair)} cases, {_lower(change.max())} to {_lower(change.min())})."
+        f" the median of {_cases(len(pair))}, {_lower(change.max())} to {_lower(change.min())})."
     )
+
+
+def _cases(number: int) -> str:
+    return "1 case" if number == 1 else f"{number} cases"
 
 
 def _lower(change: float) -> str:

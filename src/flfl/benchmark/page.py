@@ -82,7 +82,8 @@ def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
         f"`flfl benchmark experiments/{about['name']}.toml --out {path.stem}`, rows in"
         f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} hours of one core, on"
         f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
-        f" flfl {each('flfl')}, numpy {each('numpy')}, scipy {each('scipy')}, Python {each('python')}."
+        f" flfl {each('flfl')}, numpy {each('numpy')}, scipy {each('scipy')},"
+        f" Python {each('python')}."
     )
 
 

@@ -33,7 +33,7 @@ ranks. What it leaves out:
 - The settings of its method and of the others, and how they were chosen.
 - Central methods and each sensor alone, although its text claims more accuracy than "non-federated
   spatio-temporal methods": there is none in its table.
-- Gaps that come in runs: its readings are all hidden one by one.
+- Gaps that come in runs: it has sampling rates only.
 """
 
 

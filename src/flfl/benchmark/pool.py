@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from threadpoolctl import threadpool_limits
+
+from flfl.errors import FLFLError
 
 Job = dict[str, Any]
 Task = Callable[[Job], dict[str, Any]]
@@ -24,6 +26,7 @@ Task = Callable[[Job], dict[str, Any]]
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
+_READY = b"ready"
 _LOOK = 0.5
 """Seconds between two looks at workers that say nothing."""
 
@@ -40,8 +43,9 @@ class Lost:
 class _Worker:
     process: BaseProcess
     connection: Connection
+    ready: bool = False
     job: int | None = None
-    since: float = field(default_factory=time.monotonic)
+    since: float = 0.0
 
     def give(self, number: int, job: Job) -> None:
         self.job, self.since = number, time.monotonic()
@@ -60,54 +64,58 @@ class _Worker:
 def run_all(
     task: Task, jobs: Sequence[Job], *, workers: int = 1, limit: float | None = None
 ) -> Iterator[tuple[int, dict[str, Any] | Lost]]:
-    """Run every job in a process of its own kind; yield (number of the job, result) as they end.
+    """Run every job in some worker; yield (number of the job, result) as they end.
 
     Parameters
     ----------
     workers : processes at most
     limit : seconds that a job may take; then its worker is ended and another one takes its place
+
+    Raises
+    ------
+    FLFLError
+        When a worker dies before it could be given anything.
     """
     waiting = list(enumerate(jobs))[::-1]
     crew: list[_Worker] = []
     try:
         while waiting or any(worker.job is not None for worker in crew):
-            while waiting and len(crew) < workers:
+            while waiting and len(crew) < min(workers, len(jobs)):
                 crew.append(_hire(task))
             for worker in crew:
-                if worker.job is None and waiting:
+                if worker.ready and worker.job is None and waiting:
                     worker.give(*waiting.pop())
-            for worker in _heard(crew):
-                number = worker.job
-                outcome = _outcome(worker, limit)
-                if outcome is None or number is None:
+            wait([worker.connection for worker in crew], timeout=_LOOK)
+            for worker in list(crew):
+                outcome = _hear(worker, limit)
+                if outcome is None or worker.job is None:
                     continue
+                number, worker.job = worker.job, None
                 if isinstance(outcome, Lost):
                     worker.stop()
                     crew.remove(worker)
-                worker.job = None
                 yield number, outcome
     finally:
         for worker in crew:
             worker.stop()
 
 
-def _heard(crew: Sequence[_Worker]) -> list[_Worker]:
-    """The busy workers, after one of them has spoken or died, or a while has passed."""
-    busy = [worker for worker in crew if worker.job is not None]
-    wait([worker.connection for worker in busy], timeout=_LOOK)
-    return busy
-
-
-def _outcome(worker: _Worker, limit: float | None) -> dict[str, Any] | Lost | None:
-    """What became of a worker's job; None while it is at it."""
+def _hear(worker: _Worker, limit: float | None) -> dict[str, Any] | Lost | None:
+    """What became of a worker's job; None while it is at it, or has none."""
     try:
         if worker.connection.poll():
-            return dict(json.loads(worker.connection.recv_bytes()))
+            said = worker.connection.recv_bytes()
+            if said == _READY:
+                worker.ready = True
+                return None
+            return dict(json.loads(said))
     except (EOFError, OSError):
         worker.process.join()
-        code = worker.process.exitcode
-        return Lost(f"the worker process died (exit code {code})", worker.seconds)
-    if limit is not None and worker.seconds > limit:
+        ending = f"the worker process died (exit code {worker.process.exitcode})"
+        if not worker.ready:
+            raise FLFLError(f"{ending} before it was given any work") from None
+        return Lost(ending, worker.seconds)
+    if limit is not None and worker.job is not None and worker.seconds > limit:
         return Lost(f"took longer than {limit:g} s", worker.seconds)
     return None
 
@@ -141,6 +149,7 @@ def _work(task: Task, connection: Connection) -> None:
     """The worker's life: one job after the other, until nobody is left who asks."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
     with threadpool_limits(limits=1):
+        connection.send_bytes(_READY)
         while True:
             try:
                 job = json.loads(connection.recv_bytes())

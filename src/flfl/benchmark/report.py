@@ -22,14 +22,16 @@ from flfl.benchmark.store import read_rows
 from flfl.benchmark.tables import Grid
 from flfl.data.atomic import Writer, write_files
 
+LISTED = ["label", "data", "pattern", "rate", "seed", "mae", "rmse"]
 INTERVALS = (
     "Means over seeds, with half of the 95 % interval of the mean (Student's t; wide with two"
     " seeds, since two seeds say little). Bold: the least of its column."
 )
 STATISTICS = (
     "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first. p:"
-    " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect: matched-pairs"
-    " rank-biserial correlation, 1 where we always win. Median: of our error over theirs, less 1."
+    " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect:"
+    " matched-pairs rank-biserial correlation, 1 where we always win. Median: of our error over"
+    " theirs, less 1."
 )
 
 
@@ -55,6 +57,9 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
     """What the views of an experiment ask for, in the order in which it is read."""
     if rows.empty:
         return
+    if OURS not in set(rows.loc[rows["failed"].isna(), "label"]):
+        # A piece of an experiment: nothing to compare the others with yet.
+        views = [view for view in views if view in ("paper", "rates", "scaling")]
     if "paper" in views:
         grid = tables.beside_paper(rows)
         yield Section("paper", "The paper's values and ours", paper.LEFT_OUT, [grid])
@@ -62,7 +67,7 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
     if "parts" not in views and "exposure" not in views and "scaling" not in views:
         grids = [g for metric in ("mae", "rmse") for g in tables.accuracy(rows, metric)]
         yield Section("accuracy", "Accuracy", INTERVALS, grids, drawn)
-    if "ranks" in views and OURS in set(rows["label"]):
+    if "ranks" in views:
         yield _ranks(rows)
     if "parts" in views:
         found = dict(tables.parts(rows))
@@ -110,7 +115,7 @@ def _timed(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
 def write_report(folder: Path, rows_path: Path, *, draw: bool = True) -> list[Path]:
     """Write the tables and figures of one experiment below a folder; returns their paths."""
     rows, about = read_rows(rows_path)
-    writers: dict[Path, Writer] = {}
+    writers: dict[Path, Writer] = {folder / "tables" / "rows.csv": text_writer(listing(rows))}
     for section in sections(rows, about["views"]):
         place = folder / ("timings" if section.timed else "tables")
         if section.grids:
@@ -121,6 +126,11 @@ def write_report(folder: Path, rows_path: Path, *, draw: bool = True) -> list[Pa
             where = folder / ("timings" if section.timed else "figures")
             writers |= drawings(where, section.pictures)
     return write_all(writers)
+
+
+def listing(rows: pd.DataFrame) -> str:
+    """Scores cell by cell, for a test that notices when they change."""
+    return rows[LISTED].to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def _markdown(section: Section) -> str:
