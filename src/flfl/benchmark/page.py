@@ -27,15 +27,18 @@ class Page:
 
     def write(self, files: Sequence[Path]) -> list[Path]:
         """Write the page and its figures beside it, in a folder of its name."""
+        self.writers[self.out] = text_writer(self.text(files))
+        return write_all(self.writers)
+
+    def text(self, files: Sequence[Path]) -> str:
+        """The page in Markdown; its figures are noted to be written."""
         found = [(path, *read_rows(path)) for path in files]
         # The table of all methods comes first: the headline is taken from it.
         found.sort(key=lambda one: ("paper" not in one[2]["views"], one[0].stem))
         lines = ["# Results", "", *self._top(found)]
         for path, rows, about in found:
             lines += self._experiment(path, rows, about)
-        text = "\n".join(lines).rstrip() + "\n"
-        self.writers[self.out] = text_writer(text)
-        return write_all(self.writers)
+        return "\n".join(lines).rstrip() + "\n"
 
     def _top(self, found: Sequence[tuple[Path, pd.DataFrame, dict[str, Any]]]) -> list[str]:
         path, rows, _ = found[0]

@@ -72,7 +72,8 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
     if "parts" in views:
         found = dict(tables.parts(rows))
         drawn = [figures.parts(rows, method) for method in found]
-        yield Section("parts", "Each part off in turn", "", list(found.values()), drawn)
+        if found:
+            yield Section("parts", "Each part off in turn", "", list(found.values()), drawn)
     if "exposure" in views and rows["exposure_worst"].notna().any():
         yield Section(
             "exposure",
