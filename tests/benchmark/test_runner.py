@@ -66,7 +66,7 @@ def test_pieces_and_a_killed_run_end_with_the_same_files(finished, tmp_path):
     running = subprocess.Popen(
         command(SMALL, out, "--workers", "1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    while len(list((out / "cells").glob("*.json"))) < 5 and time.monotonic() - started < 120:
+    while len(list((out / "cells").glob("*.json"))) < 5 and time.monotonic() - started < 400:
         time.sleep(0.05)
     workers = children(running.pid)
     os.kill(running.pid, signal.SIGKILL)
@@ -135,8 +135,8 @@ def test_a_cell_beyond_its_time_is_a_failed_row(tmp_path):
         '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["mean"]\nseconds = 1\n',
         encoding="utf-8",
     )
-    told = json.loads(benchmark(path, out, "--json", "--workers", "1", "--limit", "2").stdout)
-    assert [row["failed"] for row in told["rows"]] == ["took longer than 2 s", None]
+    told = json.loads(benchmark(path, out, "--json", "--workers", "1", "--limit", "5").stdout)
+    assert [row["failed"] for row in told["rows"]] == ["took longer than 5 s", None]
 
 
 def test_an_audited_cell_says_what_was_read(tmp_path):
