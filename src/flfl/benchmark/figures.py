@@ -56,7 +56,8 @@ def rates(rows: pd.DataFrame, pattern: str) -> Picture:
     data = list(dict.fromkeys(own["data"]))
     table = statistics.scores(own).replace(np.inf, np.nan)
     # Methods that were run at every rate are worth a colour: they make lines.
-    known = table.notna().sum().sort_values(ascending=False, kind="stable")
+    found = own.groupby("label", sort=False)["rate"].nunique()
+    known = found.sort_values(ascending=False, kind="stable")
     look = looks(list(known.index), grey=list(known.index[known < known.max()]))
     lines = -(-len(data) // 2)
 
@@ -67,8 +68,8 @@ def rates(rows: pd.DataFrame, pattern: str) -> Picture:
             for label in reversed(known.index):
                 values = panel[label].dropna().sort_index()
                 axis.plot(values.index, values, label=label, **look[label].line())
-            axis.set(title=short(name), yscale="log")
-            _plain_log(axis.yaxis)
+            axis.set_title(short(name))
+            _plain_log(axis)
             axis.set_xticks(sorted(own["rate"].unique())[:: max(1, panel.shape[0] // 5)])
         for axis in axes[len(data) :]:
             axis.set_visible(False)
@@ -95,14 +96,20 @@ def _legend(figure: Any, axis: Any, look: dict[str, Look]) -> None:
     )
 
 
-def _plain_log(axis: Any) -> None:
-    """Ordinary numbers on a logarithmic axis, few of them."""
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter("")
-    low, high = axis.get_view_interval()
-    ticks = [m * 10.0**e for e in range(-6, 7) for m in (1, 2, 5) if low <= m * 10.0**e <= high]
-    if len(ticks) >= 2:
-        axis.set_ticks(ticks)
+_STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(np.arange(1, 10, 0.2).round(1)))
+"""Numbers that may stand on a logarithmic axis, the more of them the less it spans."""
+
+
+def _plain_log(axes: Any) -> None:
+    """A logarithmic y axis with ordinary numbers, few of them but at least two."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    for steps in _STEPS:
+        ticks = [m * 10.0**e for e in range(-6, 7) for m in steps if low <= m * 10.0**e <= high]
+        if len(ticks) >= 2:
+            break
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
 
 
 def parts(rows: pd.DataFrame, method: str) -> Picture:
@@ -149,7 +156,7 @@ def against(rows: pd.DataFrame, column: str) -> Picture:
 
     def draw(figure: Any) -> None:
         axis = figure.subplots()
-        axis.set(xscale="log", yscale="log", xlabel=words[column], ylabel="MAE / MAE of flfl")
+        axis.set(xscale="log", xlabel=words[column], ylabel="MAE / MAE of flfl")
         for kind, (colour, marker) in _KINDS.items():
             own = [label for label in shown if _kind(label, method[label]) == kind]
             if own:
@@ -157,7 +164,7 @@ def against(rows: pd.DataFrame, column: str) -> Picture:
                 axis.plot(cost[own], error[own], marker, color=colour, markersize=size, label=kind)
         axis.axhline(1, color=GREY, linewidth=0.5, linestyle=":")
         axis.margins(x=0.15, y=0.12)
-        _plain_log(axis.yaxis)
+        _plain_log(axis)
         _name_points(figure, axis, [(label, cost[label], error[label]) for label in shown])
         figure.legend(loc="outside lower center", ncols=4)
 
