@@ -1,4 +1,4 @@
-"""The figures of ``docs/results.md``: the default method on the paper's data, cell by cell.
+"""The figures of ``docs/accuracy-and-privacy.md``: the default on the paper's data, cell by cell.
 
 Rows are appended to a JSON-lines file as they are finished; a rerun goes on where it stopped.
 

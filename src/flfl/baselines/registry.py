@@ -90,6 +90,12 @@ METHODS: dict[str, Method] = {
             "the paper's federation as printed; its plain uploads reveal the readings",
             federated=True,
             seeded=True,
+            grid=(
+                {"spatial_weight": 0.1, "temporal_weight": 0.3},
+                {"spatial_weight": 0.1, "temporal_weight": 1.0},
+                {"spatial_weight": 0.03, "temporal_weight": 0.1},
+                {"spatial_weight": 0.3, "temporal_weight": 0.3},
+            ),
         ),
         Method(
             "lfa",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from flfl.cli.audit import audit
+from flfl.cli.benchmark import benchmark
 from flfl.cli.completion import completion
 from flfl.cli.config import NAME, load_config
 from flfl.cli.data import data
@@ -15,6 +16,7 @@ from flfl.cli.evaluate import evaluate
 from flfl.cli.inspect import inspect
 from flfl.cli.methods import methods
 from flfl.cli.recover import recover
+from flfl.cli.results import results
 from flfl.cli.say import FriendlyGroup
 
 
@@ -44,5 +46,7 @@ def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
         ctx.default_map = load_config(path, main)
 
 
-for verb in (demo, inspect, recover, evaluate, audit, methods, data, completion):
+for verb in (
+    demo, inspect, recover, evaluate, benchmark, results, audit, methods, data, completion
+):  # fmt: skip
     main.add_command(verb)

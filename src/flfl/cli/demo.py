@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.results import Outputs, say
+from flfl.cli.outcome import Outputs, say
 from flfl.cli.say import Progress, json_option, make_folder, seed_option
 from flfl.cli.tables import BUNDLED
 from flfl.data.datasets import load_dataset

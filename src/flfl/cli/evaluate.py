@@ -11,7 +11,7 @@ from flfl.baselines import find
 from flfl.benchmark.evaluate import Row
 from flfl.benchmark.evaluate import evaluate as evaluate_methods
 from flfl.cli.privacy import privacy_options, privacy_settings
-from flfl.cli.say import Progress, json_option, print_json, print_table
+from flfl.cli.say import Progress, json_option, names, print_json, print_table, share
 from flfl.cli.tables import read_tables, table_options
 from flfl.cli.types import complete_method
 from flfl.data.masks import PATTERNS
@@ -72,11 +72,11 @@ def evaluate(
       flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl,linear
     """
     settings = privacy_settings(files)
-    chosen = _names(methods, "--methods")
+    chosen = names(methods, "--methods")
     for name in chosen:
         find(name)
-    shares = [_share(text) for text in _names(rates, "--rate")]
-    shapes = _names(patterns, "--pattern")
+    shares = [share(text, "--rate") for text in names(rates, "--rate")]
+    shapes = names(patterns, "--pattern")
     for shape in shapes:
         if shape not in PATTERNS:
             raise InputError(
@@ -108,25 +108,6 @@ def evaluate(
         print_table(HEADER, [_cells(row) for row in rows])
     if all(row.failed is not None for row in rows):
         raise FLFLError(f"no method could be scored: {rows[0].method}: {rows[0].failed}")
-
-
-def _names(text: str, option: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InputError("names nothing", where=option, remedy="Give a list such as a,b")
-    return list(dict.fromkeys(names))
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = float("nan")
-    if not 0 < share < 1:
-        raise InputError(
-            f"{text!r} is not a share between 0 and 1", where="--rate", remedy="Use 0.5 or 0.1,0.9"
-        )
-    return share
 
 
 def _told(row: Row) -> str:

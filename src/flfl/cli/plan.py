@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from flfl.baselines import find
-from flfl.cli.results import Outputs
+from flfl.cli.outcome import Outputs
 from flfl.cli.say import print_json
 from flfl.data.inspection import inspect_table
 from flfl.data.sensors import Sensors

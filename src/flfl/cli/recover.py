@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flfl.cli.outcome import Outputs, say
 from flfl.cli.plan import say_plan
 from flfl.cli.privacy import (
     account_option,
@@ -15,7 +16,6 @@ from flfl.cli.privacy import (
     privacy_settings,
     taken,
 )
-from flfl.cli.results import Outputs, say
 from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
 from flfl.cli.types import GapType, complete_method

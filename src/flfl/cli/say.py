@@ -20,6 +20,7 @@ from flfl.errors import FLFLError, InputError, explained
 
 BAD_INPUT = 2
 FAILED = 1
+NO_FIGURES = "Note: no figures were drawn; they need matplotlib: pip install 'flfl[figures]'"
 _ARGUMENTS = (
     "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure|max_gap"
     "|min_readings|time_zone|date_order"
@@ -181,3 +182,30 @@ def _bar(done: int, total: int) -> str:
     """
     filled = round(_BAR * min(done / max(total, 1), 1.0))
     return f"[{'#' * filled}{'-' * (_BAR - filled)}]"
+
+
+def names(text: str, option: str, *, required: bool = True) -> list[str]:
+    """The words of a list such as ``a,b``, each once.
+
+    Examples
+    --------
+    >>> names("a, b,a", "--methods")
+    ['a', 'b']
+    """
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if required and not found:
+        raise InputError("names nothing", where=option, remedy="Give a list such as a,b")
+    return list(dict.fromkeys(found))
+
+
+def share(text: str, option: str) -> float:
+    """A number between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1:
+        raise InputError(
+            f"{text!r} is not a share between 0 and 1", where=option, remedy="Use 0.5 or 0.1,0.9"
+        )
+    return number

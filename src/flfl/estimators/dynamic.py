@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -25,6 +26,7 @@ from flfl.federation.coordinator import Coordinator, Program, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
 from flfl.federation.factors.program import Progress
+from flfl.federation.factors.protocol import PARTS
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.account import account_path, load_account, own_secret, save_account
@@ -49,6 +51,8 @@ class FLFL(BaseRecoverer):
     projection : ``"fixed"``, ``"learned"`` (adaptive on the oldest slots, then frozen),
         ``"adaptive"``; None is fixed, or adaptive at ``max_exposure=1``
     effort : ``"full"``, or ``"quick"`` without the boosted head
+    without : parts of the method to leave out, to see what each is worth: ``"dynamics"``,
+        ``"direction weights"``, ``"predictive step"``, ``"sensor heads"``, ``"site head"``
     rank, transformation, season, length, noise, rounds : None chooses from sums.
         ``transformation`` is ``"none"``, ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0
         for none; ``length`` and ``noise`` belong to each sensor's own smoother
@@ -92,6 +96,7 @@ class FLFL(BaseRecoverer):
         "max_exposure": [Interval(Real, 0, 1, closed="right")],
         "projection": [StrOptions({"fixed", "learned", "adaptive"}), None],
         "effort": [StrOptions({"full", "quick"})],
+        "without": [list, tuple],
         "rank": [_COUNT, None],
         "transformation": [StrOptions({"none", "sqrt", "log1p"}), None],
         "season": [Interval(Integral, 0, None, closed="left"), None],
@@ -116,6 +121,7 @@ class FLFL(BaseRecoverer):
         max_exposure: float = 0.5,
         projection: str | None = None,
         effort: str = "full",
+        without: Sequence[str] = (),
         rank: int | None = None,
         transformation: str | None = None,
         season: int | None = None,
@@ -136,6 +142,7 @@ class FLFL(BaseRecoverer):
         self.max_exposure = max_exposure
         self.projection = projection
         self.effort = effort
+        self.without = without
         self.rank = rank
         self.transformation = transformation
         self.season = season
@@ -337,8 +344,19 @@ class FLFL(BaseRecoverer):
             rounds=self.rounds,
             box=box,
             boost=self.effort == "full",
+            without=self._left_out(),
             coverage=self.coverage,
         )
+
+    def _left_out(self) -> tuple[str, ...]:
+        for part in self.without:
+            if part not in PARTS:
+                raise InputError(
+                    f"there is no part {part!r} to leave out",
+                    where="without",
+                    remedy=f"Use {', '.join(PARTS)}",
+                )
+        return tuple(self.without)
 
     def _check_budget(self) -> tuple[float, float]:
         """The declared limits, where a budget is asked for and can be kept."""

@@ -98,6 +98,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Rem
     plan = dict(header["plan"])
     if plan["box"] is not None:
         plan["box"] = tuple(tuple(corner) for corner in plan["box"])
+    plan["without"] = tuple(plan.get("without", ()))
     state = State(**{name: arrays[f"model.{name}"] for name in _STATE})
     windows = Windows(arrays["model.edges"], arrays["model.released"])
     published = Published(Settings(**header["settings"]), state, windows, arrays["model.w"])

@@ -86,6 +86,8 @@ class LocalHeads:
         used = self.known & ~self.held
         self.fit = local.candidates(Y, used, curve, without, None, fall)
         self.final = local.candidates(Y, self.known, curve, without, self.fit.dynamics, fall)
+        for made in (self.fit, self.final):
+            made.leave_out(plan.without)
         # The boosted head corrects a mixture of leave-one-out estimates; the others join later.
         first = len(local.LEAVE_ONE_OUT if plan.boost else local.NAMES)
         self.X, self.Z = self.fit.values[:first], self.final.values[:first]

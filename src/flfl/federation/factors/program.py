@@ -291,6 +291,8 @@ class Coordination:
             # Somebody left while the guard was computed: anew for those who stayed.
             self._note_left(cohort, replies.sites, "the guard was computed anew")
         self.settings = settings
+        if "direction weights" in self.plan.without:
+            rows = None
         power = float(replies.total["power"]) / n_sensors
         self._phase = "learning" if learning else "fit"
         start = first_state(n_slots, settings.rank, power)
@@ -437,7 +439,8 @@ class Coordination:
             m = dynamics.smoothed_mean(A, S, information, vector, cut)
             if learn:
                 cov = dynamics.published_covariances(A, S, F, R, sight.w, gain, cut)
-                A, S = dynamics.learn(m, cov)
+                apart = "dynamics" in self.plan.without
+                A, S = (dynamics.forget if apart else dynamics.learn)(m, cov)
         return replace(state, m=m, A=A, S=S, F=F, R=R)
 
 

@@ -28,6 +28,8 @@ MOST_UNDONE = 4
 _CLUMPED = 2.5
 """Measured: half of the sites take about 80 % of what shelters the worst of the others."""
 TRANSFORMS: tuple[Transform, ...] = ("none", "sqrt", "log1p")
+PARTS = ("dynamics", "direction weights", "predictive step", "sensor heads", "site head")
+"""What ``FactorPlan.without`` may leave out."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class FactorPlan:
     candidate_period : the season worth trying (slots), 0 for none
     box : corners (2, 2) of the map that the owners publish; None without coordinates
     boost : whether the boosted head is used
+    without : parts that are left out, of ``PARTS``
     collusion : share of the other sensors whose owners may side with the coordinator
     blur : noise on the readings that speak, in units of each sensor's own interpolation error
     epsilon, delta : budget of the one noisy release; None for a run without one
@@ -63,6 +66,7 @@ class FactorPlan:
     rounds: int | None = None
     box: tuple[tuple[float, float], tuple[float, float]] | None = None
     boost: bool = True
+    without: tuple[str, ...] = ()
     collusion: float = 0.0
     blur: float = 0.0
     epsilon: float | None = None

@@ -447,7 +447,12 @@ class FactorSite:
         seen = dynamics.observe(F, R, self.windows.released)
         level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
         memory = self.memory
-        P = self._predictive(E, m, A, S, seen, level) if memory is None else memory.predictive
+        if memory is not None:
+            P = memory.predictive
+        elif "predictive step" in self.plan.without:
+            P = self.P
+        else:
+            P = self._predictive(E, m, A, S, seen, level)
         spread = loo.own_spread(self.u, self.smoother, self.windows)
         K = loo.own_gain(spread, self.B, self.windows, seen, A, S, self.cov, level, self.gain)
         own = np.clip(np.einsum("ik,itk->it", self.P, K, optimize=True), 0.0, 0.9)

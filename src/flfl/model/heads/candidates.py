@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ NAMES = (
 """Candidates in the order of ``Candidates.values``."""
 LEAVE_ONE_OUT = NAMES[:-1]
 """All but ``site+pchip``, which sees the reading itself: the boosted head may not use that one."""
+PARTS = {"sensor heads": (0, 1, 2, 4, 5), "site head": (6, 7)}
+"""Which of them are a part that can be left out."""
 ALONE = 3
 """How many of them, the first, use nothing but the sensor's own readings."""
 FADE = 24.0
@@ -64,6 +67,13 @@ class Candidates:
     def bins(self) -> Index:
         """Distance bin of every entry, (M, N)."""
         return holdout.distance_bin(self.near.nearest)
+
+    def leave_out(self, parts: Sequence[str]) -> None:
+        """Put the shared curve in the place of those that belong to a part; others are ignored."""
+        shared = self.values[NAMES.index("shared")]
+        for part in parts:
+            for number in PARTS.get(part, ()):
+                self.values[number] = shared
 
 
 def spikes(

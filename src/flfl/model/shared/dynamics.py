@@ -290,6 +290,21 @@ def learn(m: Array, cov: Covariances) -> tuple[Array, Array]:
     return A, (vectors * values) @ vectors.T
 
 
+def forget(m: Array, cov: Covariances) -> tuple[Array, Array]:
+    """``A = 0`` and ``S = mean_t E q_t q_t^T``: slots that know nothing of each other.
+
+    Examples
+    --------
+    >>> none = Covariances(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((4, 1)))
+    >>> A, S = forget(np.array([[1.0], [-1.0], [3.0], [1.0]]), none)
+    >>> A.tolist(), S.round(3).tolist()
+    ([[0.0]], [[3.0]])
+    """
+    k = m.shape[1]
+    spread = m.T @ m / len(m) + np.tensordot(cov.weights.mean(0), cov.table, 1)
+    return np.zeros((k, k)), spread + 1e-6 * np.eye(k)
+
+
 def _inverse(X: Array) -> Array:
     """Inverse of a symmetric positive definite matrix, symmetric to the last bit."""
     inverse = np.asarray(np.linalg.inv(X))

@@ -1,0 +1,120 @@
+"""What a worker does: run one cell, and say what happened in plain values."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from flfl.audit import Finding, Report, audit
+from flfl.benchmark.cells import Cell, json_text, load
+from flfl.benchmark.evaluate import evaluate, training_mask
+from flfl.benchmark.experiment import AUDITED
+from flfl.data.sensors import Sensors
+from flfl.data.table import Table
+
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def run_cell(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a cell, from and to plain values. What goes wrong inside it is a result too."""
+    cell = Cell.from_dict(given)
+    start, cpu = time.perf_counter(), time.process_time()
+    try:
+        row = _scored(cell)
+    except Exception as error:
+        row = failure(f"{type(error).__name__}: {error}", time.perf_counter() - start)
+    row |= {"cpu_seconds": time.process_time() - cpu} | surroundings()
+    return {name: value for name, value in row.items() if not _nothing(value)}
+
+
+def _nothing(value: Any) -> bool:
+    """No value, or a number that is none: JSON has no word for it."""
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def failure(reason: str, seconds: float) -> dict[str, Any]:
+    """The row of a cell that has no scores, and why."""
+    return {"failed": " ".join(reason.split()), "seconds": seconds}
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions and machine; nothing that names its owner."""
+    packages = {name: version(name) for name in ("flfl", "numpy", "scipy")}
+    return packages | {
+        "python": platform.python_version(),
+        "cores": os.cpu_count() or 1,
+        "cpu": _cpu_model(),
+    }
+
+
+def _cpu_model() -> str:
+    if _CPU_INFO.exists():
+        for line in _CPU_INFO.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _scored(cell: Cell) -> dict[str, Any]:
+    table, sensors = load(cell.source)
+    options = json.loads(cell.options)
+    (row,) = evaluate(
+        table,
+        sensors,
+        rates=[cell.rate],
+        methods=[cell.method],
+        patterns=[cell.pattern],
+        seeds=[cell.seed],
+        block_length=cell.block_length,
+        options={cell.method: options},
+    )
+    scored = row.as_dict()
+    for name in ("exchanges", "notes", "settings"):
+        scored[name] = json_text(scored.get(name))
+    known = table.known
+    size = {"sensors": known.shape[1], "slots": known.shape[0], "readings": int(known.sum())}
+    exposure = _attacked(cell, table, sensors, options) if cell.audit and not row.failed else {}
+    return scored | size | exposure
+
+
+def _attacked(
+    cell: Cell, table: Table, sensors: Sensors, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The worst that the audit's attacks read of the same run: a share of a sensor's news."""
+    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
+    seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
+    report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
+    exposure, attack = worst(report)
+    return {
+        "exposure_worst": exposure,
+        "exposure_attack": attack,
+        "exposure_computed": report.computed_exposure,
+        "readings_exposed": max(
+            (one.readings_exposed or 0.0 for one in _alone(report)), default=0.0
+        ),
+        "audit_seconds": report.seconds,
+    }
+
+
+def worst(report: Report) -> tuple[float, str | None]:
+    """What the coordinator alone reads best, and by which attack; 0 where nothing was shared.
+
+    A share of the news of the sensor that is read best. Plain uploads give away the readings
+    themselves: there it is the share of all readings, news included.
+    """
+    figure = "readings_exposed" if report.disclosure == "plain" else "news_read_max"
+    found = [(getattr(one, figure), one.name) for one in _alone(report)]
+    return max(((value, name) for value, name in found if value is not None), default=(0.0, None))
+
+
+def _alone(report: Report) -> list[Finding]:
+    return [one for one in report.findings if one.adversary == "the coordinator"]

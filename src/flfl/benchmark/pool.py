@@ -1,0 +1,166 @@
+"""Worker processes of one BLAS thread each, which may hang or die without harm to the rest."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from flfl.errors import FLFLError
+
+Job = dict[str, Any]
+Task = Callable[[Job], dict[str, Any]]
+"""From plain values to plain values; a function of a module, so that a new process finds it."""
+
+# Read by the numeric libraries when they are first imported, in the new process.
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+_READY = b"ready"
+_LOOK = 0.5
+"""Seconds between two looks at workers that say nothing."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job without a result: why, and after how many seconds."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    job: int | None = None
+    since: float = 0.0
+
+    def give(self, number: int, job: Job) -> None:
+        self.job, self.since = number, time.monotonic()
+        self.connection.send_bytes(json.dumps(job).encode())
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.since
+
+    def stop(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def run_all(
+    task: Task, jobs: Sequence[Job], *, workers: int = 1, limit: float | None = None
+) -> Iterator[tuple[int, dict[str, Any] | Lost]]:
+    """Run every job in some worker; yield (number of the job, result) as they end.
+
+    Parameters
+    ----------
+    workers : processes at most
+    limit : seconds that a job may take; then its worker is ended and another one takes its place
+
+    Raises
+    ------
+    FLFLError
+        When a worker dies before it could be given anything.
+    """
+    waiting = list(enumerate(jobs))[::-1]
+    crew: list[_Worker] = []
+    try:
+        while waiting or any(worker.job is not None for worker in crew):
+            while waiting and len(crew) < min(workers, len(jobs)):
+                crew.append(_hire(task))
+            for worker in crew:
+                if worker.ready and worker.job is None and waiting:
+                    worker.give(*waiting.pop())
+            wait([worker.connection for worker in crew], timeout=_LOOK)
+            for worker in list(crew):
+                outcome = _hear(worker, limit)
+                if outcome is None or worker.job is None:
+                    continue
+                number, worker.job = worker.job, None
+                if isinstance(outcome, Lost):
+                    worker.stop()
+                    crew.remove(worker)
+                yield number, outcome
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+def _hear(worker: _Worker, limit: float | None) -> dict[str, Any] | Lost | None:
+    """What became of a worker's job; None while it is at it, or has none."""
+    try:
+        if worker.connection.poll():
+            said = worker.connection.recv_bytes()
+            if said == _READY:
+                worker.ready = True
+                return None
+            return dict(json.loads(said))
+    except (EOFError, OSError):
+        worker.process.join()
+        ending = f"the worker process died (exit code {worker.process.exitcode})"
+        if not worker.ready:
+            raise FLFLError(f"{ending} before it was given any work") from None
+        return Lost(ending, worker.seconds)
+    if limit is not None and worker.job is not None and worker.seconds > limit:
+        return Lost(f"took longer than {limit:g} s", worker.seconds)
+    return None
+
+
+def _hire(task: Task) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(task, there), daemon=True)
+    with _environment(_ONE_THREAD):
+        process.start()
+    # Only the worker holds its end now, so that its death closes the line.
+    there.close()
+    return _Worker(process, here)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _work(task: Task, connection: Connection) -> None:
+    """The worker's life: one job after the other, until nobody is left who asks."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    with threadpool_limits(limits=1):
+        connection.send_bytes(_READY)
+        while True:
+            try:
+                job = json.loads(connection.recv_bytes())
+            except EOFError:
+                return
+            connection.send_bytes(json.dumps(task(job)).encode())
+
+
+def _die_with_parent() -> None:
+    # A run that is killed must not leave workers behind that go on for hours.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

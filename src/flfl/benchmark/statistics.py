@@ -1,0 +1,213 @@
+"""Which method is better, by how much, and how sure we can be.
+
+The unit of every test is a *case*: a data set, a pattern and a rate. Seeds of one case are
+averaged first, since they share their readings and are no evidence of their own. A method that
+failed in a case is worse there than any that did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+CASE = ["data", "pattern", "rate"]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Our method against another, case by case.
+
+    Attributes
+    ----------
+    wins, losses, ties : cases in which our error is smaller, larger, equal
+    p_value : two-sided Wilcoxon signed-rank test; exact for few cases without ties
+    holm : the same, corrected for all comparisons that are made at once (Holm)
+    rank_biserial : effect size from -1 to 1: the rank sum of our wins less that of our losses,
+        over both; 1 means that we win everywhere
+    relative : median over the cases of ``ours / theirs - 1``
+    """
+
+    label: str
+    wins: int
+    losses: int
+    ties: int
+    p_value: float
+    holm: float
+    rank_biserial: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Friedman's test over the cases that every method has.
+
+    Attributes
+    ----------
+    ranks : mean rank by label, 1 is best, in this order
+    p_value : of "all methods are alike"
+    cases : how many
+    critical_difference : mean ranks closer than this are not told apart (Nemenyi, 5 %)
+    """
+
+    ranks: dict[str, float]
+    p_value: float
+    cases: int
+    critical_difference: float
+
+
+def scores(rows: pd.DataFrame, metric: str = "mae") -> pd.DataFrame:
+    """Cases x labels: the mean over seeds, inf where a seed failed, NaN where none was run.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"data": "D", "pattern": "random", "rate": 0.5,
+    ...     "label": ["a", "a", "b"], "seed": [0, 1, 0], "mae": [1.0, 3.0, np.nan],
+    ...     "failed": [None, None, "ran away"]})
+    >>> scores(rows).to_numpy().tolist()
+    [[2.0, inf]]
+    """
+    value = rows[metric].where(rows["failed"].isna(), np.inf)
+    wide = rows.assign(value=value).pivot_table(
+        index=CASE, columns="label", values="value", aggfunc="mean", sort=False
+    )
+    return wide.reindex(columns=list(dict.fromkeys(rows["label"])))
+
+
+def compare(table: pd.DataFrame, ours: str) -> list[Comparison]:
+    """Our label against every other one of ``scores``, on the cases that both have."""
+    found = []
+    for label in table.columns.drop(ours):
+        pair = table[[ours, label]].dropna().to_numpy()
+        if len(pair):
+            found.append(_comparison(str(label), pair[:, 0], pair[:, 1]))
+    adjusted = holm([one.p_value for one in found])
+    return [Comparison(**{**vars(one), "holm": p}) for one, p in zip(found, adjusted, strict=True)]
+
+
+def _comparison(label: str, ours: np.ndarray, theirs: np.ndarray) -> Comparison:
+    difference = _finite_difference(theirs, ours)
+    with np.errstate(invalid="ignore"):
+        ratio = ours / theirs - 1
+    return Comparison(
+        label=label,
+        wins=int((difference > 0).sum()),
+        losses=int((difference < 0).sum()),
+        ties=int((difference == 0).sum()),
+        p_value=wilcoxon(difference),
+        holm=1.0,
+        rank_biserial=rank_biserial(difference),
+        relative=float(np.nanmedian(ratio)) if not np.isnan(ratio).all() else 0.0,
+    )
+
+
+def _finite_difference(theirs: np.ndarray, ours: np.ndarray) -> np.ndarray:
+    """``theirs - ours``, with a failure as an error beyond all others; only ranks matter."""
+    finite = np.concatenate([theirs, ours])
+    most = 1e3 * max(float(np.abs(finite[np.isfinite(finite)]).max(initial=0.0)), 1.0)
+    return np.minimum(theirs, most) - np.minimum(ours, most)
+
+
+def wilcoxon(difference: ArrayLike) -> float:
+    """Two-sided p-value of the signed-rank test; 1 where nothing differs.
+
+    Examples
+    --------
+    Twelve wins of twelve: both signs of the extreme case, ``2 / 2**12``.
+
+    >>> wilcoxon(np.arange(1, 13.0)) == 2 / 2**12
+    True
+    """
+    nonzero = np.asarray(difference, dtype=float)
+    nonzero = nonzero[nonzero != 0]
+    return float(stats.wilcoxon(nonzero).pvalue) if len(nonzero) else 1.0
+
+
+def rank_biserial(difference: ArrayLike) -> float:
+    """Matched-pairs rank-biserial correlation ``(R+ - R-) / (R+ + R-)``.
+
+    Examples
+    --------
+    Ranks 1, 2, 3, of which 1 is lost: ``(5 - 1) / 6``.
+
+    >>> round(rank_biserial([2.0, -1.0, 3.0]), 4)
+    0.6667
+    """
+    nonzero = np.asarray(difference, dtype=float)
+    nonzero = nonzero[nonzero != 0]
+    if not len(nonzero):
+        return 0.0
+    ranks = stats.rankdata(np.abs(nonzero))
+    return float((ranks * np.sign(nonzero)).sum() / ranks.sum())
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction for several tests.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    adjusted = np.empty(len(order))
+    largest = 0.0
+    for position, index in enumerate(order):
+        largest = max(largest, (len(order) - position) * p_values[index])
+        adjusted[index] = min(largest, 1.0)
+    return [float(p) for p in adjusted]
+
+
+def rank(table: pd.DataFrame) -> Ranking | None:
+    """Friedman's test on ``scores``; None for fewer than three methods or two common cases.
+
+    Only the cases that every method was run on count; a failed one ranks last there.
+    """
+    complete = table.dropna()
+    cases, methods = complete.shape
+    if methods < 3 or cases < 2:
+        return None
+    ranks = complete.rank(axis=1).mean().sort_values(kind="stable")
+    spread = complete.rank(axis=1).to_numpy()
+    alike = bool((spread == spread[:, :1]).all())
+    p_value = 1.0 if alike else float(stats.friedmanchisquare(*spread.T).pvalue)
+    return Ranking(
+        ranks={str(label): float(value) for label, value in ranks.items()},
+        p_value=p_value,
+        cases=cases,
+        critical_difference=critical_difference(methods, cases),
+    )
+
+
+def critical_difference(methods: int, cases: int) -> float:
+    """Nemenyi's: ``q_0.05 sqrt(k (k + 1) / (6 N))``, q of the studentized range over sqrt(2).
+
+    Examples
+    --------
+    The tables give q = 2.728 for five methods.
+
+    >>> round(critical_difference(5, 5), 3)
+    2.728
+    """
+    q = float(stats.studentized_range.ppf(LEVEL, methods, np.inf)) / np.sqrt(2)
+    return float(q * np.sqrt(methods * (methods + 1) / (6 * cases)))
+
+
+def half_width(values: ArrayLike) -> float:
+    """Half of the 95 % interval of a mean over seeds (Student's t); NaN for fewer than two.
+
+    Examples
+    --------
+    >>> round(half_width([1.0, 2.0, 3.0]), 3)  # 4.303 / sqrt(3)
+    2.484
+    """
+    given = np.asarray(values, dtype=float)
+    if len(given) < 2 or not np.isfinite(given).all():
+        return float("nan")
+    t = float(stats.t.ppf((1 + LEVEL) / 2, len(given) - 1))
+    return float(t * given.std(ddof=1) / np.sqrt(len(given)))
