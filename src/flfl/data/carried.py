@@ -69,7 +69,7 @@ def carry(
     draft.columns = tuple(name for name in raw.names if name not in lost)
     if lost:
         draft.notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
-    _units(draft, lost)
+    _units(draft, used)
     _coordinates(draft)
 
 
@@ -86,20 +86,18 @@ def _one_cell_each(array: pa.Array, key: NDArray[np.intp], count: int) -> pa.Arr
     return array.take(pa.array(first))
 
 
-def _units(draft: Draft, lost: Sequence[str]) -> None:
+def _units(draft: Draft, used: set[int]) -> None:
     column = draft.raw.find(UNIT_NAMES)
-    if column is None:
+    if column is None or column in used:
         return
     name = draft.raw.names[column]
-    if name in lost:
+    cells = draft.by_sensor_cells.get(name)
+    if cells is None:
         raise InputError(
             "one sensor has readings in several units",
             where=draft.raw.where(column=name),
             remedy="Convert the readings of a sensor to one unit, or remove the column",
         )
-    cells = draft.by_sensor_cells.get(name)
-    if cells is None:
-        return
     draft.units = tuple(str(unit or "").strip() for unit in cells.to_pylist())
     different = sorted(set(draft.units))
     if len(different) > 1:
@@ -112,6 +110,9 @@ def _coordinates(draft: Draft) -> None:
     for kind, first_names, second_names in COORDINATES:
         pair = [_first(cells, names) for names in (first_names, second_names)]
         if pair[0] is None or pair[1] is None:
+            if draft.raw.find(first_names) is not None and draft.raw.find(second_names) is not None:
+                draft.notes.append("The coordinates of a sensor change; they are not used.")
+                return
             continue
         raw = _small_file(draft.raw, [first_names[0], second_names[0]], pair)
         decimal = decimal_mark(raw, [0, 1])

@@ -63,6 +63,18 @@ def _refuse_comment(raw: RawFile) -> None:
         )
 
 
+def refuse_title(raw: RawFile) -> None:
+    """Refuse a title above the header: one cell, and more in the row below."""
+    rows = list(islice(csv_rows(raw.data, raw.delimiter), 2))
+    below = rows[1][1] if len(rows) == 2 else []
+    if len(below) > 1 or any(mark in cell for cell in below for mark in DELIMITERS):
+        raise InputError(
+            f"this line is a title, {raw.names[0][:40]!r}, where column names should be",
+            where=f"{raw.path}, line {rows[0][0]}",
+            remedy="Remove the lines above the header",
+        )
+
+
 def _check_utf8(path: Path, data: bytes) -> None:
     try:
         data.decode("utf-8")

@@ -23,7 +23,7 @@ from flfl.data.cells import (
     refuse_infinite,
     to_numbers,
 )
-from flfl.data.csvfile import parse_numbers
+from flfl.data.csvfile import parse_numbers, refuse_title
 from flfl.data.rawfile import RawFile
 from flfl.data.stamps import duplicate_error, read_times, refuse_null, unique_times
 from flfl.data.table import listing
@@ -125,6 +125,7 @@ def draft_wide(raw: RawFile, time: int, rules: Rules) -> Draft:
     """Readings of a wide file."""
     sensors = [i for i in range(len(raw.names)) if i != time]
     if not sensors:
+        refuse_title(raw)
         raise InputError(
             "there is a time column but no sensor column",
             where=raw.where(),
@@ -227,7 +228,8 @@ def draft_long(raw: RawFile, columns: LongColumns, rules: Rules) -> Draft:
     slot = slot_of_code[code]
     sensor, ids = _sensor_codes(raw, columns.sensor)
     decimal = decimal_mark(raw, [columns.value], rules.decimal)
-    values = to_numbers(raw, columns.value, decimal)
+    # A copy: sentinels are taken out in place, and the column may be the file's own memory.
+    values = np.array(to_numbers(raw, columns.value, decimal))
     refuse_infinite(raw, [columns.value], values[None, :])
     notes = list(drop_sentinels(values, rules.sentinels))
     slots, sensors = len(keys), len(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,11 @@ def _open(xarray: Any, path: Path) -> Any:
             "the content is not NetCDF", where=str(path), remedy="Give a NetCDF file (3 or 4)"
         )
     try:
-        with xarray.open_dataset(path, engine=engine, decode_cf=False) as opened:
+        # From memory: a reader that stumbles leaves no open file behind.
+        with xarray.open_dataset(BytesIO(data), engine=engine, decode_cf=False) as opened:
             return opened.load()
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:
+        # On damaged bytes the libraries below raise whatever they happen to stumble over.
         reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
         raise InputError(
             f"this is not a readable NetCDF file ({reason})",
@@ -141,9 +144,10 @@ def _decode(xarray: Any, stored: Any, name: str, time_name: str, path: Path) -> 
             # A calendar or a fill value that xarray warns of is judged below, by what comes out.
             warnings.simplefilter("ignore")
             return xarray.decode_cf(stored, decode_timedelta=False)
-    except (ValueError, OverflowError, TypeError, KeyError) as error:
+    except Exception as error:
+        # As above: attributes can be anything.
         raise InputError(
-            f"the file cannot be decoded by the CF conventions ({str(error).splitlines()[0][:80]})",
+            f"the file cannot be decoded by the CF conventions ({str(error)[:80]})",
             where=f"{path}, variables {name!r} and {time_name!r}",
             remedy="Correct the attributes, above all the units of the time",
         ) from None

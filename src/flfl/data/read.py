@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,7 +25,7 @@ from flfl.data.layouts import (
     pick_time_column,
 )
 from flfl.data.netcdf import draft_netcdf
-from flfl.data.rawfile import RawFile
+from flfl.data.rawfile import RawFile, csv_rows
 from flfl.data.table import Table
 from flfl.data.times import TIME_NAMES, DateOrder, TimeRules, looks_like_time
 from flfl.data.xarrays import NETCDF_SUFFIXES
@@ -91,11 +93,13 @@ def read_readings(
     raw = load_file(path)
     if time_column is None:
         _check_header(raw)
+        _check_one_time(raw)
     _check_names(raw)
     columns = _long_columns(raw, layout, time_column, sensor_column, value_column)
     if columns is not None:
         draft = draft_long(raw, columns, rules)
     else:
+        _refuse_parameter(raw, parameter)
         time, notes = pick_time_column(raw, time_column)
         draft = draft_wide(raw, time, rules)
         draft.notes += notes
@@ -146,6 +150,32 @@ def _check_header(raw: RawFile) -> None:
             f"the first line holds the time {raw.names[0]!r} where column names should be",
             where=raw.where(),
             remedy="Put a header above the readings, such as time,a,b",
+        )
+
+
+def _check_one_time(raw: RawFile) -> None:
+    """Refuse a date and a clock in columns of their own, which only together are the time."""
+    date, clock = raw.find(("date", "day")), raw.find(("time", "hour", "clock"))
+    if raw.format != "csv" or date is None or clock is None:
+        return
+    for line, row in islice(csv_rows(raw.data, raw.delimiter), 1, 2):
+        if len(row) > clock and re.fullmatch(
+            r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", row[clock]
+        ):
+            raise InputError(
+                f"the time is in two columns, {raw.names[date]!r} and {raw.names[clock]!r}",
+                where=f"{raw.path}, line {line}",
+                remedy="Join them in one column, such as 2024-01-31 06:00, or name the one that "
+                "is the time with time_column",
+            )
+
+
+def _refuse_parameter(raw: RawFile, parameter: str | None) -> None:
+    if parameter is not None:
+        raise InputError(
+            f"a wide table has no parameter to choose; {parameter!r} was asked for",
+            where=raw.where(),
+            remedy="Leave parameter out",
         )
 
 

@@ -91,6 +91,9 @@ def duplicate_error(
     cases = int((counts > 1).sum())
     more = "" if cases == 1 else f" ({cases} such cases)"
     remedy = "Remove one of them, or choose duplicates=mean or duplicates=first"
+    if sensor_of_row is not None:
+        remedy += "; if these are two sensors, name the column that tells them apart with "
+        remedy += "sensor_column"
     time_rows = repeated if sensor_of_row is None else time_of_row[repeated]
     if _clocks_went_back(times.index[time_rows]):
         remedy = (

@@ -234,7 +234,7 @@ def texts_like(times: Times, texts: list[str], added: pd.Index) -> list[str]:
              "%Y-%m-%dT%H:%M:%S")  # fmt: skip
     ends = [""]
     wall = added
-    if added.tz is not None and times.zone is not None and "/" not in times.zone:
+    if added.tz is not None and times.zone is not None and not times.zone.count(":") > 1:
         wall = added.tz_convert(times.zone).tz_localize(None)
         offset = "+00:00" if times.zone == "UTC" else times.zone
         ends += ["Z", offset, offset.replace(":", ""), offset[:3]]
