@@ -102,13 +102,14 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         name="map-points",
     )
     mapper = LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
+    dot = float(np.clip(100 / np.sqrt(len(x)), 5, 13))
     drawn = chart.scatter(
-        "x", "y", source=points, size=13, line_width=1, name="map-dots",
+        "x", "y", source=points, size=dot, line_width=1, name="map-dots",
         fill_color={"field": "colour", "transform": mapper},
     )  # fmt: skip
     drawn.nonselection_glyph = drawn.selection_glyph = None
     ring = ColumnDataSource({"x": [], "y": []}, name="map-ring")
-    chart.scatter("x", "y", source=ring, size=22, line_width=3, fill_alpha=0, name="map-chosen")
+    chart.scatter("x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen")
     chart.add_tools(
         HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
     )
@@ -117,7 +118,7 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
     return chart
 
 
-def series(axis: Axis) -> Chart:
+def series(axis: Axis, unit: str | None) -> Chart:
     """One sensor: observed points, the recovered line in its interval, refused stretches."""
     low, high = axis.edges
     chart = figure(
@@ -130,7 +131,7 @@ def series(axis: Axis) -> Chart:
         toolbar_location="right",
         sizing_mode="stretch_width",
         x_axis_label=axis.label,
-        y_axis_label="reading",
+        y_axis_label=_measured("reading", unit),
     )
     _label_times(chart, axis)
     pan, wheel = (
@@ -211,7 +212,7 @@ def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Cha
     return chart
 
 
-def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
+def gap_scores(labels: Sequence[str], errors: dict[str, list[float]], unit: str | None) -> Chart:
     """Error on hidden readings by length of their gap, a bar a method."""
     data: dict[str, Any] = {"gap": list(labels)} | errors
     chart = figure(
@@ -222,14 +223,13 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
         toolbar_location=None,
         sizing_mode="stretch_width",
         x_axis_label="length of the gap (slots)",
-        y_axis_label="mean absolute error",
+        y_axis_label=_measured("mean absolute error", unit),
     )
     source = ColumnDataSource(data)
     for i, name in enumerate(errors):
         bars = chart.vbar(
             x=dodge("gap", 0.27 * (i - (len(errors) - 1) / 2), range=chart.x_range),
             top=name, source=source, width=0.24, line_width=0, name=f"bars-{i}",
-            legend_label=name,
         )  # fmt: skip
         chart.add_tools(
             HoverTool(
@@ -240,8 +240,6 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]]) -> Chart:
         )
     chart.y_range.start = 0
     chart.xgrid.visible = False
-    chart.add_layout(chart.legend[0], "above")
-    chart.legend.orientation = "horizontal"
     return chart
 
 
@@ -250,6 +248,10 @@ def _label_times(chart: Chart, axis: Axis) -> None:
         chart.xaxis.formatter = DatetimeTickFormatter(
             hourmin="%H:%M", hours="%H:%M", days="%d %b", months="%b %Y", years="%Y"
         )
+
+
+def _measured(what: str, unit: str | None) -> PlainText:
+    return PlainText(text=what if unit is None else f"{what} ({unit})")
 
 
 def _short(name: str) -> str:

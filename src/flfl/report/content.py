@@ -74,7 +74,7 @@ def write_content(
             (span(score), str(score.count), *(figure(error) for error in score.mae.values()))
             for score in result.by_gap_length
         ],
-        sensors=_sensors(result),
+        sensors=_sensors(result, table),
         ledger=_ledger(result),
         facts=_facts(result, summary),
         settings=[(str(name), _setting(value)) for name, value in settings.items()],
@@ -138,16 +138,18 @@ def _overall(result: Recovery) -> Rows:
     ]
 
 
-def _sensors(result: Recovery) -> list[dict[str, Any]]:
+def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
     counts = {
         flag: (result.flags.to_numpy() == flag).sum(axis=0)
         for flag in ("observed", "recovered", "refused")
     }
     slots = max(len(result.flags), 1)
+    units = table.units or ("",) * len(table.sensor_ids)
     return [
         {
             "name": score.sensor,
             "site": result.sites[i],
+            "unit": units[i],
             **{flag: int(number[i]) for flag, number in counts.items()},
             "share": float(counts["recovered"][i] / slots),
             "hidden": score.count,

@@ -113,7 +113,7 @@ def _decimals(observed: Array, shown: Array) -> int | None:
     needed = _needed_decimals(observed) if len(observed) else 0
     if needed is None:
         return None
-    spread = float(np.std(observed if len(observed) > 1 else shown))
+    spread = float(np.std(shown))
     fine = int(np.ceil(np.log10(_STEPS_IN_SPREAD / spread))) if spread > 0 else needed
     wanted = int(np.clip(fine, needed, _MOST_DECIMALS))
     room = int(np.floor(np.log10(_LARGEST / largest))) if largest > 0 else wanted
@@ -162,4 +162,4 @@ def _stream(parts: Iterable[Whole]) -> str:
 
 
 def _text(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")

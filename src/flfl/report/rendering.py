@@ -25,13 +25,13 @@ def render(result: Recovery, table: Table, sensors: Sensors, content: Content) -
     axis = _axis(table.values.index, places)
     names = [one["name"] for one in content.sensors]
     drawn = {
-        "series": charts.series(axis),
+        "series": charts.series(axis, table.unit),
         "heat": charts.heat_map(coverage(codes, places, axis.step), axis, names),
     }
     if sensors.coordinates is not None and sensors.kind is not None:
         drawn["map"] = charts.sensor_map(sensors.coordinates, sensors.kind)
     if result.by_gap_length:
-        drawn["gaps"] = _gap_chart(result.by_gap_length, content.methods)
+        drawn["gaps"] = _gap_chart(result.by_gap_length, content.methods, table.unit)
     return template.render(
         content=content,
         data=_data(result, content, codes, places, is_time=axis.is_time),
@@ -49,12 +49,12 @@ def _axis(index: pd.Index, places: Array) -> charts.Axis:
     return charts.Axis(float(places[0]), float(places[-1]), step, label, is_time)
 
 
-def _gap_chart(scores: tuple[GapScore, ...], methods: list[str]) -> charts.Chart:
+def _gap_chart(scores: tuple[GapScore, ...], methods: list[str], unit: str | None) -> charts.Chart:
     errors = {
         method: [score.mae[name] for score in scores]
         for method, name in zip(methods, scores[0].mae, strict=True)
     }
-    return charts.gap_scores([_lengths(score) for score in scores], errors)
+    return charts.gap_scores([_lengths(score) for score in scores], errors, unit)
 
 
 def _lengths(score: GapScore) -> str:

@@ -30,7 +30,7 @@ class Charts {
     this.#style("draw-recovered", { fill_color: "recovered" });
     this.#style("draw-line", { line_color: "recovered" });
     this.#style("draw-band", { fill_color: "recovered" }, { fill_alpha: 0.22 });
-    this.#style("draw-refused", { fill_color: "refused", hatch_color: "refused" }, { fill_alpha: 0.12, hatch_alpha: 0.5 });
+    this.#style("draw-refused", { fill_color: "hatch", hatch_color: "hatch" }, { fill_alpha: 0.12, hatch_alpha: 0.5 });
     for (let i = 0; i < 3; i++) this.#style(`bars-${i}`, { fill_color: `way-${i}` });
     this.#style("map-dots", { line_color: "ink" });
     this.#style("map-chosen", { line_color: "recovered" });

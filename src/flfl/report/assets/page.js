@@ -18,7 +18,7 @@ class Page {
     const page = new Page(data, readings, charts);
     page.setTheme(preferredTheme());
     page.listen();
-    page.colourMap("error");
+    page.colourMap(data.sensors.some((one) => one.hidden) ? "error" : "share");
     page.choose(0);
     return page;
   }
@@ -28,11 +28,12 @@ class Page {
     const one = this.sensors[this.chosen];
     document.getElementById("sensor").value = String(this.chosen);
     document.getElementById("chosen-name").textContent = one.name;
+    document.getElementById("chosen-unit").textContent = one.unit ? ` in ${one.unit}` : "";
     document.getElementById("status").textContent =
       `${one.observed} observed, ${one.recovered} recovered, ${one.refused} refused` +
       (one.hidden ? `; self-test error ${short(one.errors[0])}` : "");
     for (const row of document.querySelectorAll("#by-sensor tbody tr")) {
-      row.setAttribute("aria-selected", String(Number(row.dataset.sensor) === this.chosen));
+      row.setAttribute("aria-current", String(Number(row.dataset.sensor) === this.chosen));
     }
     for (const button of document.querySelectorAll("#sensor-list button")) {
       button.setAttribute("aria-pressed", String(Number(button.dataset.sensor) === this.chosen));
@@ -85,6 +86,8 @@ class Page {
 
   colourMap(by) {
     const error = by === "error";
+    const control = document.getElementById("colouring");
+    if (control) control.value = by;
     const values = this.sensors.map((one) => (error ? one.errors[0] ?? null : one.share));
     const percent = (share) => `${(100 * share).toFixed(1)} %`;
     this.charts.colourMap(this.sensors, values, error ? short : percent);
@@ -171,5 +174,6 @@ function sortTable(heading) {
 
 Page.open().then((page) => {
   window.flflPage = page;
+  performance.mark("flfl-ready");
   document.documentElement.dataset.ready = "yes";
 });

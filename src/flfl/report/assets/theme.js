@@ -27,20 +27,7 @@ function paintFrame(chart) {
   for (const grid of chart.center.filter((part) => "grid_line_color" in part)) {
     grid.grid_line_color = colour("grid");
   }
-  for (const part of [...chart.above, ...chart.right, ...chart.center]) {
-    if ("label_text_color" in part) paintLegend(part);
-    if ("bar_line_color" in part) paintColourBar(part);
-  }
-}
-
-function paintLegend(legend) {
-  legend.label_text_color = colour("ink");
-  legend.background_fill_color = colour("panel");
-  legend.border_line_color = null;
-  legend.inactive_fill_color = colour("panel");
-  legend.label_text_font_size = "12px";
-  legend.padding = 2;
-  legend.spacing = 14;
+  for (const bar of chart.right.filter((part) => "bar_line_color" in part)) paintColourBar(bar);
 }
 
 function paintColourBar(bar) {

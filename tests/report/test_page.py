@@ -1,0 +1,208 @@
+"""The page as a file: complete, small, self-contained, and safe with any name."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import flfl.report
+from flfl import recover
+from flfl.data import synthesize
+from flfl.data.read import from_frame
+from flfl.errors import InputError
+from flfl.report import write_page
+from report.runs import NASTY
+
+MEGABYTES = 1_000_000
+
+
+class Parts(HTMLParser):
+    """Elements, addresses that would be loaded, and the text of each data element."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.addresses, self.texts = [], [], [], []
+        self.scripts, self._inside = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.tags.append(tag)
+        self.ids.append(named.get("id"))
+        self.addresses += [
+            named[key] for key in ("src", "href", "srcset", "action") if key in named
+        ]
+        self._inside = named if tag == "script" else None
+        if tag == "script":
+            self.scripts.append((named, ""))
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside is None:
+            self.texts.append(data)
+        else:
+            named, text = self.scripts[-1]
+            self.scripts[-1] = named, text + data
+
+    @property
+    def visible(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def parts_of(path):
+    return Parts(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(*run, **options):
+        write_page(tmp_path / "page.html", *run, **options)
+        return parts_of(tmp_path / "page.html")
+
+    return write
+
+
+def small(n=5, slots=120, **options):
+    table, sensors = synthesize(n, slots, rng=np.random.default_rng(0))
+    options = {"method": "linear"} | options
+    return recover(table, sensors, **options), table, sensors, options
+
+
+def test_a_year_of_36_sensors_is_below_5_megabytes(big_page):
+    assert big_page.stat().st_size < 5 * MEGABYTES
+
+
+def test_the_worst_numbers_are_below_5_megabytes(tmp_path, big_run):
+    """No short decimals, half of all cells recovered, intervals without any pattern."""
+    rng = np.random.default_rng(0)
+    result, _, sensors, settings = big_run
+    values = rng.normal(20, 5, (8760, 36))
+    frame = pd.DataFrame(values, result.values.index, result.values.columns)
+    hidden = rng.random(values.shape) < 0.5
+    wide = replace(
+        result,
+        values=frame,
+        flags=pd.DataFrame(np.where(hidden, "recovered", "observed"), frame.index, frame.columns),
+        lower=frame.where(~hidden, frame - rng.random(values.shape)),
+        upper=frame.where(~hidden, frame + rng.random(values.shape)),
+    )
+    path = tmp_path / "page.html"
+    write_page(path, wide, from_frame(frame.mask(hidden)), sensors, settings)
+    assert path.stat().st_size < 5 * MEGABYTES
+
+
+def test_nothing_is_loaded_from_anywhere(big_page, nasty_page):
+    for path in (big_page, nasty_page):
+        text = path.read_text(encoding="utf-8")
+        parts = Parts(text)
+        assert all(address.startswith(("#", "data:")) for address in parts.addresses)
+        assert not {"link", "iframe", "object", "embed", "audio", "video"} & set(parts.tags) - {
+            "link"
+        }
+        style = text[text.index("<style>") : text.index("</style>")]
+        assert not re.search(r"@import|url\(", style)
+        assert "default-src 'none'" in text
+        assert "connect-src 'none'" in text
+
+
+def test_everything_is_there(written):
+    result, *_ = run = small(max_gap=3)
+    page = written(*run, title="My network")
+    for place in ("chart-map", "chart-series", "chart-heat", "chart-gaps", "sensor", "by-sensor"):
+        assert place in page.ids
+    summary = result.summary()
+    for said in (
+        "My network",
+        result.run_id,
+        "gap longer than 3 slots",
+        f"{summary['refused']} cells",
+        "max_gap",
+        "Nothing left any site",
+        *result.values.columns,
+    ):
+        assert said in page.visible
+    assert page.tags.count("script") == 1 + 4 + 1 + 5
+
+
+def test_the_ledger_and_the_verdict_of_a_federation(written):
+    table, sensors = synthesize(10, 200, rank=2, rng=np.random.default_rng(0))
+    result = recover(table, sensors, effort="quick")
+    page = written(result, table, sensors, {"effort": "quick"})
+    assert result.verdict in page.visible
+    assert "numbers for every 100 readings" in page.visible
+    for kind in {*result.ledger.up, *result.ledger.down}:
+        assert kind in page.visible
+    assert f"{result.summary()['exposure']['worst']:.3f}" in page.visible
+
+
+def test_names_are_escaped_everywhere(nasty_page, nasty_run):
+    text = nasty_page.read_text(encoding="utf-8")
+    page = Parts(text)
+    assert "b" not in page.tags
+    assert "img" not in page.tags
+    assert "alert(1)" not in "".join(code for _, code in page.scripts)
+    assert "</script><script>alert(1)" in page.visible
+    (data,) = (code for named, code in page.scripts if named.get("id") == "data")
+    assert [one["name"] for one in json.loads(data)["sensors"]] == list(NASTY)
+    assert "{{ name }}" in page.visible
+
+
+def test_without_coordinates_there_is_a_list_instead_of_the_map(nasty_page):
+    ids = parts_of(nasty_page).ids
+    assert "sensor-list" in ids
+    assert "chart-map" not in ids
+
+
+def test_without_a_self_test_it_says_so(written):
+    page = written(*small(self_test=False))
+    assert "There was no self-test" in page.visible
+    assert "chart-gaps" not in page.ids
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        range(60),
+        pd.date_range("2000-01-01", periods=60, freq="MS"),
+        pd.date_range("2024-03-30", periods=60, freq="h", tz="Europe/Berlin"),
+    ],
+)
+def test_any_time_axis(index, written):
+    _, table, sensors, _ = small(slots=60)
+    given = from_frame(table.values.set_axis(pd.Index(index), axis="index"))
+    page = written(recover(given, sensors, method="linear"), given, sensors, {})
+    (data,) = (code for named, code in page.scripts if named.get("id") == "data")
+    slots = json.loads(data)["slots"]
+    assert sum(count for *_, count in slots["runs"]) == 60
+    assert slots["isTime"] == isinstance(given.values.index, pd.DatetimeIndex)
+
+
+def test_a_result_of_another_table_is_refused(tmp_path):
+    result, table, sensors, settings = small()
+    other = from_frame(table.values + 1)
+    with pytest.raises(InputError, match="not one of this table"):
+        write_page(tmp_path / "page.html", result, other, sensors, settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh.embed", None)
+    for name in ("rendering", "charts"):
+        monkeypatch.delitem(sys.modules, f"flfl.report.{name}", raising=False)
+        monkeypatch.delattr(flfl.report, name, raising=False)
+    with pytest.raises(InputError, match=r"pip install 'flfl\[report\]'"):
+        write_page(tmp_path / "page.html", *small())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_starts_without_the_library():
+    code = "import sys, flfl.cli; sys.exit(bool({'bokeh', 'jinja2'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
