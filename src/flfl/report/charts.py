@@ -109,7 +109,9 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
     )  # fmt: skip
     drawn.nonselection_glyph = drawn.selection_glyph = None
     ring = ColumnDataSource({"x": [], "y": []}, name="map-ring")
-    chart.scatter("x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen")
+    chart.scatter(
+        "x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen"
+    )
     chart.add_tools(
         HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
     )
