@@ -51,6 +51,8 @@ REFUSED: list[tuple[str, dict[str, object], list[str]]] = [
     ("two_digit_year.csv", {}, ["line 2", "'01.02.24' cannot be read as a time"]),
     ("two_variables.nc", {}, ["t2m, u10", "Choose one with parameter"]),
     ("two_variables.nc", {"parameter": "v10"}, ["no variable 'v10'", "t2m, u10"]),
+    ("stations.nc", BERLIN, ["times in UTC", "time_zone means nothing here"]),
+    ("stations.nc", {"value_column": "pm10"}, ["value_column", "with parameter"]),
     ("unclosed_quote.csv", {}, ["line 2", "is not a number"]),
     ("unicode_text_of_a_spreadsheet.csv", {}, ["line 1", "UTF-8"]),
     ("unknown_time_units.nc", {}, ["CF conventions", "units of the time"]),

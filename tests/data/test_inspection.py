@@ -115,7 +115,7 @@ def test_sentences_of_files() -> None:
         "name no zone",
         "names no unit",
         "the spatial part is off",
-        "`recover` would keep 5 observed readings as they are and has 1 cells to fill",
+        "`recover` would keep 5 observed readings as they are and has 1 cell to fill",
     ):
         assert words in said
     table = read_readings(GALLERY / "stations.nc")

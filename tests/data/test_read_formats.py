@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import xarray as xr
 
-from flfl.data import Sensors, read_readings
+from flfl.data import Sensors, layouts, read_readings
 from flfl.data import texts as texts_module
 from flfl.data.celltexts import CellTexts
 from flfl.data.write import write_recovered
@@ -153,6 +153,24 @@ def test_damaged_netcdf(tmp_path: Path) -> None:
     (tmp_path / "b.nc").write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="not a readable NetCDF file"):
         read_readings(tmp_path / "b.nc")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_numbers_read_at_once_are_those_read_through_text(tmp_path, monkeypatch, delimiter) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        rng.lognormal(0, 20, (300, 7)), pd.date_range("2024", periods=300, name="t")
+    )
+    frame = frame.mask(rng.random(frame.shape) < 0.2).add_prefix("s")
+    frame.to_csv(tmp_path / "a.csv", sep=delimiter, na_rep="NaN")
+    quick = read_readings(tmp_path / "a.csv")
+    monkeypatch.setattr(layouts, "parse_numbers", lambda raw, time: None)
+    monkeypatch.setattr(layouts, "line_texts", lambda raw, sensors, rows: None)
+    slow = read_readings(tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(quick.values, slow.values, check_exact=True)
+    for name, table in (("quick.csv", quick), ("slow.csv", slow)):
+        write_recovered(tmp_path / name, table, table.values.fillna(1.0))
+    assert (tmp_path / "quick.csv").read_bytes() == (tmp_path / "slow.csv").read_bytes()
 
 
 LINES = "time,a,b\r\n2024-01-03, 1.50,x\r\n\r\n2024-01-01,+2,3e0\r\n2024-01-02,NA,0001\r\n"

@@ -142,7 +142,8 @@ def parse_numbers(raw: RawFile, time: int) -> tuple[pa.Array, NDArray[np.float64
     """
     keys = [str(position) for position in range(len(raw.names))]
     kinds = dict.fromkeys(keys, pa.float64()) | {str(time): pa.string()}
-    most = raw.data.count(b"\n", raw.body) + raw.data.count(b"\r", raw.body) + 1
+    feeds, returns, both = (raw.data.count(end, raw.body) for end in (b"\n", b"\r", b"\r\n"))
+    most = feeds + returns - both + 1
     try:
         batches = pa_csv.open_csv(
             pa.BufferReader(pa.py_buffer(memoryview(raw.data)[raw.body :])),

@@ -138,11 +138,15 @@ class Inspection:
 
     def _plan(self) -> str:
         empty = len(self.empty) * self.slots
-        rest = f", and finds no reading to start from for {empty} cells" if empty else ""
+        rest = f", and finds no reading to start from for {_count(empty, 'cell')}" if empty else ""
         return (
-            f"`recover` would keep {self.observed} observed readings as they are and has "
-            f"{self.to_fill} cells to fill{rest}."
+            f"`recover` would keep {_count(self.observed, 'observed reading')} as they are and has "
+            f"{_count(self.to_fill, 'cell')} to fill{rest}."
         )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def inspect_table(table: Table, sensors: Sensors | None = None) -> Inspection:

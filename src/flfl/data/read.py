@@ -89,6 +89,7 @@ def read_readings(
     _check_choice("decimal", decimal, get_args(Decimal))
     rules = Rules(sentinels, duplicates, decimal, TimeRules(date_order, time_zone), parameter)
     if suffix_of(Path(path)) in NETCDF_SUFFIXES:
+        _refuse_columns(path, time_column, sensor_column, value_column, time_zone)
         return build_table(draft_netcdf(Path(path), rules), complete_grid)
     raw = load_file(path)
     if time_column is None:
@@ -168,6 +169,17 @@ def _check_one_time(raw: RawFile) -> None:
                 remedy="Join them in one column, such as 2024-01-31 06:00, or name the one that "
                 "is the time with time_column",
             )
+
+
+def _refuse_columns(path: str | Path, *given: str | None) -> None:
+    names = ("time_column", "sensor_column", "value_column", "time_zone")
+    useless = [name for name, value in zip(names, given, strict=True) if value is not None]
+    if useless:
+        raise InputError(
+            f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
+            where=str(path),
+            remedy="Leave it out; choose the variable of the readings with parameter",
+        )
 
 
 def _refuse_parameter(raw: RawFile, parameter: str | None) -> None:
