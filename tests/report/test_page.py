@@ -13,7 +13,7 @@ import pytest
 
 import flfl.report
 from flfl import recover
-from flfl.data import synthesize
+from flfl.data import inspect_table, synthesize
 from flfl.data.read import from_frame
 from flfl.errors import InputError
 from flfl.report import write_page
@@ -126,6 +126,7 @@ def test_everything_is_there(written):
         f"{summary['refused']} cells",
         "max_gap",
         "Nothing left any site",
+        *inspect_table(*run[1:3]).understood(),
         *result.values.columns,
     ):
         assert said in page.visible

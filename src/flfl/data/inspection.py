@@ -98,11 +98,15 @@ class Inspection:
         return asdict(self) | {"to_fill": self.to_fill, "gaps": gaps, "worst": worst}
 
     def sentences(self) -> tuple[str, ...]:
-        """The same for a person, most important first."""
+        """The same for a person, most important first, and what `recover` would do."""
+        return (*self.understood(), self._plan())
+
+    def understood(self) -> tuple[str, ...]:
+        """What was understood, for a person, most important first."""
         said = [*self.notes, self._form(), self._units(), self._places()]
         said += self._missing()
         said += [f"Suspicious: {found.sentence}" for found in self.suspicious]
-        return tuple(sentence for sentence in [*said, self._plan()] if sentence)
+        return tuple(sentence for sentence in said if sentence)
 
     def _form(self) -> str:
         if self.form is None:

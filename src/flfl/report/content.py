@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from flfl.baselines import find
+from flfl.data.inspection import inspect_table
+from flfl.data.sensors import Sensors
 from flfl.data.table import Table
 from flfl.recovery import Recovery
 from flfl.recovery.verdict import span
@@ -37,7 +39,8 @@ class Content:
     methods, overall, gaps : the columns and rows of the scores
     sensors : one mapping a sensor, for the table and the script
     ledger, facts, settings : tables of the run
-    notes : what was understood and decided
+    understood : what the file holds
+    notes : what else was understood and decided
     about : which run it was, and what made it
     """
 
@@ -52,15 +55,17 @@ class Content:
     ledger: Rows
     facts: Rows
     settings: Rows
+    understood: list[str]
     notes: list[str]
     about: Rows
 
 
 def write_content(
-    result: Recovery, table: Table, settings: Mapping[str, object], title: str
+    result: Recovery, table: Table, sensors: Sensors, settings: Mapping[str, object], title: str
 ) -> Content:
     """Put a run into words."""
     summary = result.summary()
+    understood = inspect_table(table, sensors).understood()
     return Content(
         title=title or (table.source.path.name if table.source else "Recovered readings"),
         subtitle=_subtitle(summary, table),
@@ -78,7 +83,8 @@ def write_content(
         ledger=_ledger(result),
         facts=_facts(result, summary),
         settings=[(str(name), _setting(value)) for name, value in settings.items()],
-        notes=summary["notes"],
+        understood=list(understood),
+        notes=[note for note in summary["notes"] if note not in understood],
         about=_about(result),
     )
 

@@ -47,7 +47,7 @@ def write_page(
     from flfl.report.rendering import render
 
     _check_same(result, table)
-    page = render(result, table, sensors, write_content(result, table, settings, title))
+    page = render(result, table, sensors, write_content(result, table, sensors, settings, title))
 
     def put(file: BinaryIO) -> None:
         file.write(page.encode("utf-8"))
