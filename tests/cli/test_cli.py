@@ -271,7 +271,7 @@ def test_evaluate_fails_when_nothing_could_be_scored(run, tmp_path):
     given = ("evaluate", readings, "--rate", "0.02", "--methods", "linear,mean")
     result = run(*given, "--json")
     assert result.exit_code == 1
-    assert "linear: the estimates are not finite" in result.stderr
+    assert "linear: diverged: the estimates are not finite" in result.stderr
     assert all(row["failed"] for row in json.loads(result.stdout)["rows"])
     assert run(*given).exit_code == 1
 

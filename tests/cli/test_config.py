@@ -24,7 +24,7 @@ def test_settings_are_found_in_the_working_directory(run, files, here):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["method"] == "linear"
-    assert "gap longer than 1 slots" in found["refusals"]
+    assert "gap longer than 1 slot" in found["refusals"]
     assert (here / "filled.csv").exists()
     assert "Settings: flfl.toml" in result.stderr
 

@@ -50,7 +50,7 @@ def test_a_dry_run_says_and_does_nothing(run, files, tmp_path):
     result = run(*given, "--out", tmp_path / "filled.csv", "--report", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
     assert "nothing was written" in result.stdout
-    assert "gap longer than 1 slots" in result.stdout
+    assert "gap longer than 1 slot" in result.stdout
     plan = json.loads(run(*given, "--json").stdout)
     assert folder(tmp_path) == before
     done = json.loads(

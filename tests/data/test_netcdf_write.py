@@ -211,3 +211,22 @@ def test_csv_from_a_grid_and_a_grid_from_what_came_out(tmp_path):
     written(tmp_path / "twice.nc", read_readings(tmp_path / "once.nc"))
     names = raw(tmp_path / "twice.nc").t2m.attrs["ancillary_variables"].split()
     assert names == ["t2m_flag", "t2m_lower", "t2m_upper"]
+
+
+def test_what_xarray_writes_by_itself_is_mended(tmp_path):
+    t = np.arange(50.0)
+    index = pd.date_range("2024-01-01", periods=50, freq="h")
+    values = np.sin(t / 5)[:, None] + np.arange(3.0)
+    values[4:6, 1] = np.nan
+    north = {"units": "degrees_north", "standard_name": "latitude"}
+    plain = xarray.Dataset(
+        {"no2": (("station", "time"), values.T, {"units": "1e-9", "long_name": "NO2"})},
+        {"time": index, "lat": ("station", [50.0, 51.0, 52.0], north)},
+    )
+    plain.to_netcdf(tmp_path / "in.nc", engine="h5netcdf")
+    assert raw(tmp_path / "in.nc").time.dtype == np.int64
+    assert complaints(tmp_path / "in.nc", tmp_path)
+    written(tmp_path / "out.nc", read_readings(tmp_path / "in.nc"))
+    assert complaints(tmp_path / "out.nc", tmp_path) == []
+    with xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as found:
+        assert (found.time.values == index).all()

@@ -107,6 +107,7 @@ def _in_form(xarray: Any, form: NetcdfForm, table: Table, layers: Layers) -> Any
     for variable in dataset.variables.values():
         # As it was stored: no fill value is made up for what had none.
         variable.encoding.setdefault("_FillValue", None)
+    _mend(xarray, dataset, form.time_name)
     extra = _ancillary(xarray, form.variable, form.dims, place, layers, attributes)
     earlier = str(attributes.get("ancillary_variables", "")).split()
     attributes["ancillary_variables"] = " ".join(dict.fromkeys([*earlier, *extra]))
@@ -116,6 +117,23 @@ def _in_form(xarray: Any, form: NetcdfForm, table: Table, layers: Layers) -> Any
     for name, variable in extra.items():
         dataset[name] = variable
     return dataset
+
+
+def _mend(xarray: Any, dataset: Any, time_name: str) -> None:
+    """What xarray writes by itself and the conventions forbid, where nothing is lost by it.
+
+    A coordinate has no fill value (it has no gaps), the time is called so, and its numbers are not
+    64-bit whole ones, which versions before 1.9 do not know.
+    """
+    for name in dataset.dims:
+        if name in dataset.variables:
+            dataset[name].attrs.pop("_FillValue", None)
+    time = dataset[time_name].variable
+    time.attrs.setdefault("standard_name", "time")
+    if time.dtype == np.int64:
+        small = np.abs(time.values).max(initial=0) < 2**31
+        numbers = time.values.astype(np.int32 if small else np.float64)
+        dataset[time_name] = xarray.Variable(time.dims, numbers, time.attrs, {"_FillValue": None})
 
 
 def _stored(values: Array, form: NetcdfForm) -> NDArray[Any]:

@@ -109,7 +109,8 @@ class Rules:
     def too_long(self) -> str:
         """How a gap beyond ``max_gap`` is called."""
         given = str(self.max_gap).strip()
-        return f"gap longer than {given}" + (" slots" if given.isdecimal() else "")
+        slots = f" slot{'s' * (given != '1')}" if given.isdecimal() else ""
+        return f"gap longer than {given}{slots}"
 
     def notes(self, table: Table) -> list[str]:
         """What the limits say of the readings themselves."""

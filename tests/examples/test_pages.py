@@ -1,0 +1,77 @@
+"""The worked examples of the documentation, run as they are written."""
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from flfl.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+PAGES = sorted(path for path in EXAMPLES.glob("*.md") if path.name != "README.md")
+FENCED = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
+    shutil.copytree(EXAMPLES / "data", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    session, printed = {}, ""
+    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
+    assert {kind for kind, _, _ in blocks} <= {"console", "python", "text", "toml"}
+    for kind, name, body in blocks:
+        if kind == "console":
+            for command, said in _commands(body):
+                _agree(said, _run(command), command)
+        elif kind == "python":
+            printed = _execute(body, session)
+        elif kind == "text":
+            _agree(body, printed, "what was printed")
+            printed = ""
+        else:
+            Path(name).write_text(body, encoding="utf-8")
+    assert printed == "", "the page does not tell all that was printed"
+
+
+def test_every_page_is_listed():
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (EXAMPLES / "README.md").read_text())
+    assert sorted(listed) == [page.name for page in PAGES]
+
+
+def _commands(body):
+    """Each command of a block with the lines that it is said to print."""
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, said = part.partition("\n")
+        yield command, said
+
+
+def _run(command):
+    program, *arguments = shlex.split(command)
+    if program == "flfl":
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+    found = shutil.which(program, path=str(Path(sys.executable).parent)) or program
+    done = subprocess.run([found, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _execute(code, session):
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard):
+        exec(compile(code, "the page", "exec"), session)
+    return heard.getvalue()
+
+
+def _agree(said, heard, what):
+    assert doctest.OutputChecker().check_output(said, heard, LOOSE), f"{what}:\n{heard}"
