@@ -13,6 +13,7 @@ from typing import Any
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
+from flfl.baselines.metamf import MetaMF
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.dynamic import FLFL
@@ -81,6 +82,16 @@ METHODS: dict[str, Method] = {
             pooled=True,
             seeded=True,
             grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
+        ),
+        Method(
+            "metamf",
+            MetaMF,
+            "a server that generates a small private network for every sensor",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            # Narrow generators share more between sensors, wide ones fit dense tables better.
+            grid=({"hidden": 16}, {"hidden": 64, "learning_rate": 0.01}),
         ),
         Method(
             "kalman-em",
