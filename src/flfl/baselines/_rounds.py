@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,7 +251,6 @@ def run(form: Form, rounds: int, post: Post) -> Array:
 class NeuralRecoverer(BaseRecoverer):
     """What the methods on JAX share: local scaling, readings kept back, the course of a run."""
 
-    _notes: ClassVar[tuple[str, ...]] = ()
     rounds: int
     batched: bool
     random_state: int
@@ -262,9 +261,13 @@ class NeuralRecoverer(BaseRecoverer):
         readings = Readings.of(scaling.apply(Y), np.random.default_rng(self.random_state))
         with on_cpu():
             estimates = run(self._form(readings, sensors, post), self.rounds, post)
-        self.ledger_.notes += self._notes
+        self.ledger_.notes.append(self._remark(readings))
         return scaling.undo(estimates)
 
     @abstractmethod
     def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
         """The federation, in the form that ``batched`` asks for."""
+
+    @abstractmethod
+    def _remark(self, readings: Readings) -> str:
+        """What the uploads of this run give away, in a sentence."""

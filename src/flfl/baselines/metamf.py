@@ -239,7 +239,7 @@ class Server:
         bodies = [parts[0].body for parts in uploads]
         stacked = Phi(*(jnp.stack([body[name] for body in bodies]) for name in Phi._fields))
         gradient = pull_back(self._theta, stacked, self._sizes)
-        count = single(sum(body["count"] for body in bodies))
+        count = single(np.sum([body["count"] for body in bodies]))
         self._theta, self._adam = apply_step(
             self._theta, self._adam, gradient, count, self._rate, self._decay
         )
@@ -314,10 +314,6 @@ class MetaMF(NeuralRecoverer):
         "batched": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
-    _notes = (
-        "metamf: the server generates every sensor's model, so it can compute every estimate"
-        " itself; uploads carry neither noise nor encryption",
-    )
 
     def __init__(
         self,
@@ -343,9 +339,16 @@ class MetaMF(NeuralRecoverer):
         self.random_state = random_state
 
     def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
-        sizes = Sizes(*readings.Z.shape, self.rank, self.low_rank, self.memory, self.hidden)
+        M, N = readings.Z.shape
+        sizes = Sizes(M, N, self.rank, self.low_rank, self.memory, self.hidden)
         theta = start(sizes, np.random.default_rng([self.random_state, 1]))
         if self.batched:
             return Together(readings, post, theta, sizes, self.learning_rate, self.decay)
         clients = [Client(readings.of_sensor(i)) for i in range(sizes.sensors)]
         return ByMessage(Server(theta, sizes, self.learning_rate, self.decay), clients, post)
+
+    def _remark(self, readings: Readings) -> str:
+        return (
+            "metamf: the server generates every sensor's model, so it can compute every estimate"
+            " itself; uploads carry neither noise nor encryption"
+        )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from flfl.baselines.fedgnn import FedGNN
+from flfl.baselines.fesog import FeSoG
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
@@ -92,6 +94,25 @@ METHODS: dict[str, Method] = {
             needs="neural",
             # Narrow generators share more between sensors, wide ones fit dense tables better.
             grid=({"hidden": 16}, {"hidden": 64, "learning_rate": 0.01}),
+        ),
+        Method(
+            "fesog",
+            FeSoG,
+            "attention over neighbours and observed slots, with pseudo readings",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            grid=({"decay": 1e-3}, {"decay": 1e-2}),
+        ),
+        Method(
+            "fedgnn",
+            FedGNN,
+            "a local graph network whose gradients are cut and noised",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            # Long steps learn more in the rounds there are, short ones average more noise away.
+            grid=({"learning_rate": 0.02}, {"learning_rate": 0.05}),
         ),
         Method(
             "kalman-em",
