@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flfl.baselines import METHODS, create
+from flfl.baselines import create
 from flfl.benchmark import evaluate
 from flfl.benchmark.evaluate import training_mask
 from flfl.benchmark.memory import PeakMemory
 from flfl.data import Sensors, from_frame, synthesize
 from flfl.errors import InputError
-
-QUICK = {"flfl": {"effort": "quick", "rounds": 5}, "flfl-paper": {"rounds": 5}}
+from quick import EVERY_METHOD, QUICK
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def network():
     return synthesize(8, 150, rank=2, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY_METHOD)
 def test_hidden_readings_never_reach_the_method(name, network):
     """Whatever the hidden readings are, the estimates stay: the error moves exactly with them."""
     table, sensors = network

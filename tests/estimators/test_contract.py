@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from flfl import PaperFLFL
@@ -10,13 +11,42 @@ from flfl.baselines import METHODS, create
 from flfl.baselines.interpolate import Linear
 from flfl.data.synth import synthesize
 from flfl.errors import InputError
+from quick import EVERY_METHOD, QUICK
+
+NEURAL = {name: QUICK[name] for name, method in METHODS.items() if method.needs == "neural"}
 
 
 @parametrize_with_checks(
-    [create(name, **({"rounds": 20} if name.startswith("flfl") else {})) for name in METHODS]
+    [
+        create(name, **({"rounds": 20} if name.startswith("flfl") else {}))
+        for name in METHODS
+        if name not in NEURAL
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimators_unfitted,
+        estimator_checks.check_n_features_in,
+        estimator_checks.check_dict_unchanged,
+        estimator_checks.check_estimators_pickle,
+    ],
+    ids=lambda check: check.__name__,
+)
+@pytest.mark.parametrize("name", NEURAL)
+def test_scikit_learn_checks_of_neural_methods(name, check):
+    """Fewer: each shape of table is compiled anew."""
+    pytest.importorskip("jax", reason="needs the extra flfl[neural]")
+    check(METHODS[name].build.__name__, create(name, **NEURAL[name]))
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +54,15 @@ def network():
     return synthesize(12, 200, rank=2, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", METHODS)
+def make(name, **options):
+    return create(name, **NEURAL.get(name, {}), **options)
+
+
+@pytest.mark.parametrize("name", EVERY_METHOD)
 class TestEveryMethod:
     def test_observed_values_are_untouched_and_gaps_are_filled(self, name, network):
         table, sensors = network
-        filled = create(name).fit(table.values, sensors=sensors).transform(table.values)
+        filled = make(name).fit(table.values, sensors=sensors).transform(table.values)
         assert isinstance(filled, pd.DataFrame)
         assert filled.index.equals(table.values.index)
         np.testing.assert_array_equal(
@@ -38,8 +72,8 @@ class TestEveryMethod:
 
     def test_same_seed_same_bits(self, name, network):
         table, sensors = network
-        first = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
-        second = create(name, seed=1).fit(table.values, sensors=sensors).estimates_
+        first = make(name, seed=1).fit(table.values, sensors=sensors).estimates_
+        second = make(name, seed=1).fit(table.values, sensors=sensors).estimates_
         np.testing.assert_array_equal(first, second)
 
     def test_units_in_units_out(self, name, network):
@@ -47,15 +81,15 @@ class TestEveryMethod:
         if name == "flfl":
             pytest.skip("it may choose a square root or a logarithm; see below")
         table, sensors = network
-        plain = create(name).fit(table.values, sensors=sensors).estimates_
-        scaled = create(name).fit(1000 * table.values - 7, sensors=sensors).estimates_
+        plain = make(name).fit(table.values, sensors=sensors).estimates_
+        scaled = make(name).fit(1000 * table.values - 7, sensors=sensors).estimates_
         np.testing.assert_allclose(scaled, 1000 * plain - 7, rtol=1e-6)
 
     def test_a_sensor_without_readings_stays_empty_and_hurts_nobody(self, name, network):
         table, sensors = network
         values = table.values.copy()
         values.iloc[:, 3] = np.nan
-        estimates = create(name).fit(values, sensors=sensors).estimates_
+        estimates = make(name).fit(values, sensors=sensors).estimates_
         assert np.isnan(estimates[:, 3]).all()
         assert not np.isnan(np.delete(estimates, 3, axis=1)).any()
 
@@ -66,16 +100,16 @@ class TestEveryMethod:
         values.iloc[0, 0] = 5.0
         values.iloc[:, 1] = 3.0
         values.iloc[40:45] = np.nan
-        estimates = create(name).fit(values, sensors=sensors).estimates_
+        estimates = make(name).fit(values, sensors=sensors).estimates_
         assert np.isfinite(estimates).all()
 
     def test_a_single_sensor(self, name):
         values = pd.DataFrame({"a": [1.0, 2.0, np.nan, 4.0, 5.0, 6.0, np.nan, 8.0]})
-        assert not create(name).fit_transform(values).isna().any().any()
+        assert not make(name).fit_transform(values).isna().any().any()
 
     def test_nothing_to_learn_from(self, name):
         with pytest.raises(InputError, match="holds no reading"):
-            create(name).fit(np.full((5, 2), np.nan))
+            make(name).fit(np.full((5, 2), np.nan))
 
 
 def test_the_transform_of_other_slots_is_refused(network):

@@ -141,8 +141,9 @@ def pseudo_slots(dice: Dice, order: Any, unobserved: Any) -> Any:
     """
     number = len(dice.places)
     parts, part = jnp.minimum(number, unobserved), jnp.arange(number)
-    at = ((part + dice.places) * unobserved / jnp.maximum(parts, 1)).astype(np.int32)
-    return jnp.where(part < parts, order[jnp.clip(at, 0, unobserved - 1)], len(order))
+    first, after = (p * unobserved // jnp.maximum(parts, 1) for p in (part, part + 1))
+    at = first + (dice.places * (after - first)).astype(np.int32)
+    return jnp.where(part < parts, order[jnp.clip(at, 0, after - 1)], len(order))
 
 
 def among(slots: Any, size: int) -> Any:
