@@ -36,8 +36,6 @@ def test_scikit_learn_checks(estimator, check):
         estimator_checks.check_set_params,
         estimator_checks.check_estimator_cloneable,
         estimator_checks.check_estimators_unfitted,
-        estimator_checks.check_n_features_in,
-        estimator_checks.check_dict_unchanged,
         estimator_checks.check_estimators_pickle,
     ],
     ids=lambda check: check.__name__,

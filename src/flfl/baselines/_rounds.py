@@ -75,7 +75,7 @@ class Client(Protocol):
     def score(self, model: Message) -> Message:
         """Sums of errors under the model."""
 
-    def learn(self, model: Message, number: int) -> Sequence[Message]:
+    def learn(self, model: Message) -> Sequence[Message]:
         """Its part of a round: what it uploads."""
 
     def keep(self) -> None:
@@ -143,7 +143,7 @@ class ByMessage:
     def round(self, number: int) -> None:
         """The model goes down, gradients come up, the server moves."""
         uploads = [
-            [self.post.up(part) for part in client.learn(self._model(sensor), number)]
+            [self.post.up(part) for part in client.learn(self._model(sensor))]
             for sensor, client in enumerate(self.clients)
         ]
         self.server.step(uploads)
@@ -183,7 +183,7 @@ class AtOnce:
         """Estimates (M, N) of the present state."""
 
     @abstractmethod
-    def step(self, number: int) -> Tree:
+    def step(self) -> Tree:
         """The state after one more round."""
 
     def score(self) -> float:
@@ -203,7 +203,7 @@ class AtOnce:
         self._send_model()
         for kind, nbytes in self._up.items():
             self.post.count_up(kind, nbytes, len(self.readings.Z))
-        self.state = self.step(number)
+        self.state = self.step()
 
     def finish(self) -> Array:
         """As :meth:`ByMessage.finish`."""

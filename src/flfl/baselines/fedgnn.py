@@ -197,7 +197,7 @@ class Client:
         row = double(client_estimates(_shared_of(model.body), self._private, self._home))
         return Message("score", {"sums": self._readings.sums(row[None])})
 
-    def learn(self, model: Message, number: int) -> Sequence[Message]:
+    def learn(self, model: Message) -> Sequence[Message]:
         """Which slots its gradients are about, and these; its own embedding moves at home."""
         dice = roll(self._stream, self._pseudo)
         normals = _normals(self._stream, self._pseudo, len(self._private.own))
@@ -330,7 +330,7 @@ class Together(AtOnce):
             self.post.count_down("neighbors", WORD * d * int(self._graph.present.sum()), M)
         super().round(number)
 
-    def step(self, number: int) -> Tree:
+    def step(self) -> Tree:
         """The state after one more round."""
         d = self.state[2].own.shape[1]
         rolled = []

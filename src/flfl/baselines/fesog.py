@@ -236,7 +236,7 @@ class Client:
         """Sums of errors under the model."""
         return Message("score", {"sums": self._readings.sums(self.recover(model)[None])})
 
-    def learn(self, model: Message, number: int) -> Sequence[Message]:
+    def learn(self, model: Message) -> Sequence[Message]:
         """Which slots its gradients are about, and these."""
         dice = roll(self._stream, self._pseudo)
         upload, self._memory = client_round(
@@ -358,7 +358,7 @@ class Together(AtOnce):
         """Estimates (M, N) of the present state."""
         return all_estimates(self.state[0], self._ids, self._homes)
 
-    def step(self, number: int) -> Tree:
+    def step(self) -> Tree:
         """The state after one more round."""
         dice = roll_all(self._streams, self._pseudo)
         return joint_step(*self.state, dice, self._ids, self._homes, *self._settings)
