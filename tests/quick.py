@@ -5,16 +5,30 @@ New slow methods are added here, and nowhere else.
 
 from typing import Any
 
-from flfl.baselines import METHODS, create
+import pytest
+
+from flfl.baselines import METHODS, Method, create
 from flfl.estimators.base import BaseRecoverer
 
 QUICK: dict[str, dict[str, Any]] = {
     **{name: {"rounds": 5} for name, method in METHODS.items() if method.federated},
     "flfl": {"effort": "quick", "rounds": 5},
     "kalman-em": {"iterations": 2},
+    "metamf": {"rounds": 3, "rank": 4, "low_rank": 2, "memory": 4, "hidden": 4},
+    "fesog": {"rounds": 3, "rank": 2},
+    "fedgnn": {"rounds": 3, "rank": 2, "refresh": 2},
 }
 
 
 def quick(name: str, *, seed: int = 0, **options: Any) -> BaseRecoverer:
     """The method of that name with its quick options."""
     return create(name, seed=seed, **(QUICK.get(name, {}) | options))
+
+
+def _param(name: str, method: Method) -> Any:
+    why = f"needs the extra flfl[{method.needs}]"
+    return pytest.param(name, marks=pytest.mark.skipif(not method.available, reason=why))
+
+
+EVERY_METHOD = [_param(name, method) for name, method in METHODS.items()]
+"""Every method that can run here; the others are skipped with the reason."""

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from flfl.baselines import METHODS
 from flfl.baselines.interpolate import Linear
 from flfl.errors import InputError
 from flfl.testing import _LAWS, check_recoverer
-from quick import quick
+from quick import EVERY_METHOD, quick
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.available])
+@pytest.mark.parametrize("name", EVERY_METHOD)
 def test_every_method_obeys(name):
     check_recoverer(quick(name))
 

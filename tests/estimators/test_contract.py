@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from flfl import PaperFLFL
@@ -10,12 +11,34 @@ from flfl.baselines import METHODS, create
 from flfl.baselines.interpolate import Linear
 from flfl.data.synth import synthesize
 from flfl.errors import InputError
-from quick import quick
+from quick import QUICK, quick
+
+NEURAL = {name: QUICK[name] for name, method in METHODS.items() if method.needs == "neural"}
 
 
-@parametrize_with_checks([quick(name) for name in METHODS])
+@parametrize_with_checks([quick(name) for name in METHODS if name not in NEURAL])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_estimators_unfitted,
+        estimator_checks.check_estimators_pickle,
+    ],
+    ids=lambda check: check.__name__,
+)
+@pytest.mark.parametrize("name", NEURAL)
+def test_scikit_learn_checks_of_neural_methods(name, check):
+    """Fewer: each shape of table is compiled anew."""
+    pytest.importorskip("jax", reason="needs the extra flfl[neural]")
+    check(METHODS[name].build.__name__, create(name, **NEURAL[name]))
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from flfl.baselines.fedgnn import FedGNN
 from flfl.baselines.fedmf import FedMF
 from flfl.baselines.fedrec import FedRec
 from flfl.baselines.fedrec_plus import FedRecPlus
+from flfl.baselines.fesog import FeSoG
 from flfl.baselines.graphtrss import GraphTRSS
 from flfl.baselines.idw import IDW
 from flfl.baselines.interpolate import Linear, Mean, Pchip
 from flfl.baselines.kalman_em import KalmanEM
 from flfl.baselines.lfa import LFA
 from flfl.baselines.lrds import LRDS
+from flfl.baselines.metamf import MetaMF
 from flfl.baselines.rfrec import RFRec
 from flfl.baselines.softimpute import SoftImpute
 from flfl.baselines.trmf import TRMF
@@ -147,6 +150,35 @@ METHODS: dict[str, Method] = {
                 {"rank": 10, "ridge": 0.01, "slot_ridge": 0.1},
                 {"rank": 20, "ridge": 0.002, "slot_ridge": 0.02},
             ),
+        ),
+        Method(
+            "metamf",
+            MetaMF,
+            "a server that generates a small private network for every sensor",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            # Narrow generators share more between sensors, wide ones fit dense tables better.
+            grid=({"hidden": 16}, {"hidden": 64, "learning_rate": 0.01}),
+        ),
+        Method(
+            "fesog",
+            FeSoG,
+            "attention over neighbours and observed slots, with pseudo readings",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            grid=({"decay": 1e-3}, {"decay": 1e-2}),
+        ),
+        Method(
+            "fedgnn",
+            FedGNN,
+            "a local graph network whose gradients are cut and noised",
+            federated=True,
+            seeded=True,
+            needs="neural",
+            # Long steps learn more in the rounds there are, short ones average more noise away.
+            grid=({"learning_rate": 0.02}, {"learning_rate": 0.05}),
         ),
         Method(
             "tvgs",
