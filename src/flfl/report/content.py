@@ -15,7 +15,7 @@ from flfl.baselines import find
 from flfl.data.inspection import inspect_table
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
-from flfl.recovery import Recovery
+from flfl.recovery import Recovery, SensorScore
 from flfl.recovery.verdict import span
 from flfl.report.words import count, figure, size, what_left
 
@@ -160,11 +160,17 @@ def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
             "share": float(counts["recovered"][i] / slots),
             "hidden": score.count,
             "errors": [_finite(error) for error in score.mae.values()],
-            "gains": score.gains if score.count else None,
+            "gains": _gain(score),
             "exposure": _finite(result.exposure.iloc[i]),
         }
         for i, score in enumerate(result.by_sensor)
     ]
+
+
+def _gain(score: SensorScore) -> str | None:
+    if not score.count:
+        return None
+    return "yes" if score.gains else "loses" if score.loses else "too close"
 
 
 def _finite(value: float) -> float | None:
