@@ -16,6 +16,7 @@ from flfl.data.inspection import inspect_table
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
 from flfl.recovery import Recovery, SensorScore
+from flfl.recovery.scores import ALONE, SITE
 from flfl.recovery.verdict import span
 from flfl.report.words import count, figure, size, what_left
 
@@ -124,8 +125,11 @@ def _tiles(result: Recovery, summary: dict[str, Any]) -> list[tuple[str, str]]:
     label = next(iter(result.scores), None)
     if label is not None:
         tiles.append((figure(result.scores[label]["mae"]), "mean absolute error, hidden readings"))
-        alone = min(result.scores[name]["mae"] for name in ("alone", "linear"))
-        tiles.append((figure(alone), "the same, each sensor alone"))
+        if SITE in result.scores:
+            tiles.append((figure(result.scores[SITE]["mae"]), "the same, each site alone"))
+        else:
+            alone = min(result.scores[name]["mae"] for name in ALONE)
+            tiles.append((figure(alone), "the same, each sensor alone"))
     tiles.append((f"{summary['exposure']['worst']:.2f}", "exposure of the worst sensor (0 to 1)"))
     return tiles
 
