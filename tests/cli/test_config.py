@@ -97,6 +97,7 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         ("[recovr]\nseed = 3", ["'recovr'", "Did you mean 'recover'"]),
         ("[data.snyth]\nseed = 3", ["'snyth'", "Did you mean 'synth'"]),
         ("[data]\nseed = 3", ["'seed'", "verb of data"]),
+        ("[data]\nlist = 3", ["'list' is a verb", "[data.list]"]),
         ('[recover]\nseed = "3"', ["flfl.toml, [recover], seed", "not a whole number"]),
         ("seed = 1.5", ["flfl.toml, seed", "not a whole number"]),
         ("seed = true", ["flfl.toml, seed", "not a whole number"]),

@@ -74,12 +74,14 @@ def _as_options(text: str) -> str:
     'choose --duplicates mean, or give --time-column'
     >>> _as_options("Use a shorter block_length")
     'Use a shorter --block-length'
+    >>> _as_options("Name it with time_column.")
+    'Name it with --time-column.'
     """
     text = re.sub(r"\b(duplicates|layout|decimal|parameter)=(\S+)", r"--\1 \2", text)
     text = re.sub(r"\bdate_order=", "--date-order ", text)
     text = re.sub(r"\b(with|Leave) parameter\b", r"\1 --parameter", text)
     text = re.sub(r"^(sites|rate): |\bGive (sites)\b", _named, text)
-    return re.sub(rf"\b({_ARGUMENTS})(?![\w.])", _named, text)
+    return re.sub(rf"\b({_ARGUMENTS})(?!\.?\w)", _named, text)
 
 
 def _named(match: re.Match[str]) -> str:

@@ -133,6 +133,7 @@ def _source(draft: Draft) -> Source:
         delimiter=raw.delimiter,
         decimal=draft.decimal,
         line_end=raw.line_end,
+        mark=raw.mark,
         texts=draft.texts,
         by_sensor=draft.by_sensor,
         columns=draft.columns,

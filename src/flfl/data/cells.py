@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -83,8 +84,17 @@ def _parse_texts(
             f"{str(array[row])[:40]!r} is not a number",
             where=raw.where(row, name),
             remedy=f"Correct the cell{_MARK_OF[decimal]}, or leave it empty if the reading is "
-            f"missing{hint}",
+            f"missing{_guess(row, str(array[row]), decimal)}{hint}",
         ) from None
+
+
+def _guess(row: int, text: str, decimal: str) -> str:
+    """What such a cell often is, and what to do then."""
+    if decimal == "." and re.fullmatch(_DECIMAL_COMMA, text):
+        return "; choose decimal=comma if it has a decimal comma"
+    if row == 0 and text[:1].isalpha():
+        return "; if the row names units, remove it"
+    return ""
 
 
 def _without(array: pa.Array, missing: pa.Array) -> pa.Array:
