@@ -66,6 +66,9 @@ def verbs(group, above=()):
             yield (*above, name), command
 
 
+main.load_all()
+
+
 @pytest.mark.parametrize("verb", [verb for verb, _ in verbs(main)], ids=" ".join)
 def test_every_option_of_every_verb_may_be_set(verb, here):
     command = dict(verbs(main))[verb]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import click
-from sklearn.utils._param_validation import InvalidParameterError
 
 from flfl.errors import FLFLError, InputError, explained
 
@@ -45,19 +44,28 @@ class FriendlyGroup(click.Group):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except (InputError, InvalidParameterError) as error:
+        except InputError as error:
             _leave(error, BAD_INPUT)
         except FLFLError as error:
             _leave(error, FAILED)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:
+            if _is_bad_parameter(error):
+                _leave(error, BAD_INPUT)
             if ctx.params.get("debug"):
                 traceback.print_exc()
             _leave(
                 f"unexpected {type(error).__name__}: {error} (`flfl --debug ...` shows where)",
                 FAILED,
             )
+
+
+def _is_bad_parameter(error: Exception) -> bool:
+    # Imported where something has failed, for it takes a second.
+    from sklearn.utils._param_validation import InvalidParameterError
+
+    return isinstance(error, InvalidParameterError)
 
 
 def _leave(problem: object, code: int) -> None:
