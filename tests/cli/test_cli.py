@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import click
 import pandas as pd
@@ -389,3 +391,11 @@ def test_secure_can_be_chosen_and_is_said(run, files, tmp_path):
                  "--json")  # fmt: skip
     (row,) = json.loads(scored.stdout)["rows"]
     assert any("secure sums are off" in note for note in row["notes"])
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    """As with ``flfl methods | head -1``."""
+    command = [sys.executable, "-m", "flfl", "methods"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""

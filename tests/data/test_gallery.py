@@ -56,6 +56,7 @@ REFUSED: list[tuple[str, dict[str, object], list[str]]] = [
     ("two_variables.nc", {"parameter": "v10"}, ["no variable 'v10'", "t2m, u10"]),
     ("stations.nc", BERLIN, ["times in UTC", "time_zone means nothing here"]),
     ("stations.nc", {"value_column": "pm10"}, ["value_column", "with parameter"]),
+    ("words_for_missing.csv", {}, ["line 3, column 'a'", "'Invalid'", "missing_words"]),
     ("unclosed_quote.csv", {}, ["line 2", "is not a number"]),
     ("unicode_text_of_a_spreadsheet.csv", {}, ["line 1", "UTF-8"]),
     ("unknown_time_units.nc", {}, ["CF conventions", "units of the time"]),
@@ -75,6 +76,14 @@ READ: list[tuple[str, dict[str, object], list[str], list[list[float]], str, list
     ),
     ("clock_forward.csv", {}, ["a"], [[1], [2], [4]], "2024-03-31T01:00:00", []),
     ("quoted_decimal_comma.csv", {"decimal": "comma"}, ["a"], [[1.5], [2.25]], "2024-01-01", []),
+    (
+        "words_for_missing.csv",
+        {"missing_words": ["--", "INVALID"]},
+        ["a", "b"],
+        [[1.5, NAN], [NAN, 2.5], [NAN, 3.5]],
+        "2024-01-01",
+        ["1 value equal to -999 read as missing"],
+    ),
     (
         "verified_throughout.csv",
         {},

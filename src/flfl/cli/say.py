@@ -48,7 +48,8 @@ class FriendlyGroup(click.Group):
             _leave(error, BAD_INPUT)
         except FLFLError as error:
             _leave(error, FAILED)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            # click leaves quietly when a reader such as `head` has had enough.
             raise
         except Exception as error:
             if _is_bad_parameter(error):
@@ -87,6 +88,7 @@ def _as_options(text: str) -> str:
     """
     text = re.sub(r"\b(duplicates|layout|decimal|parameter)=(\S+)", r"--\1 \2", text)
     text = re.sub(r"\bdate_order=", "--date-order ", text)
+    text = re.sub(r"\bmissing_words\b", "--missing", text)
     text = re.sub(r"\b(with|Leave) parameter\b", r"\1 --parameter", text)
     text = re.sub(r"^(sites|rate): |\bGive (sites)\b", _named, text)
     return re.sub(rf"\b({_ARGUMENTS})(?!\.?\w)", _named, text)

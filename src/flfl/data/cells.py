@@ -75,16 +75,19 @@ def _parse_texts(
     # Rare marks and stray blanks are worth a second look, but not on every good file.
     array = pc.utf8_trim_whitespace(array)
     lowered = pc.utf8_lower(array)
-    array = _without(array, pc.is_in(lowered, value_set=pa.array(MISSING_MARKS, array.type)))
+    marks = pa.array(MISSING_MARKS + raw.missing_words, array.type)
+    array = _without(array, pc.is_in(lowered, value_set=marks))
     try:
         return _cast(array, decimal)
     except pa.ArrowInvalid:
         row = _first_text(array, decimal)
+        text = str(array[row])
         raise InputError(
-            f"{str(array[row])[:40]!r} is not a number",
+            f"{text[:40]!r} is not a number",
             where=raw.where(row, name),
             remedy=f"Correct the cell{_MARK_OF[decimal]}, or leave it empty if the reading is "
-            f"missing{_guess(row, str(array[row]), decimal)}{hint}",
+            "missing; name a word that always means so with missing_words"
+            f"{_guess(row, text, decimal)}{hint}",
         ) from None
 
 
