@@ -3,11 +3,14 @@
 >>> from flfl import recover
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-from flfl.estimators import FLFL, PaperFLFL
-from flfl.estimators.memory import load_model, save_model
-from flfl.recovery import GapScore, Recovery, SensorScore, recover
+if TYPE_CHECKING:
+    from flfl.estimators import FLFL, PaperFLFL
+    from flfl.estimators.memory import load_model, save_model
+    from flfl.recovery import GapScore, Recovery, SensorScore, recover
 
 __version__ = version("flfl")
 __all__ = [
@@ -20,3 +23,20 @@ __all__ = [
     "recover",
     "save_model",
 ]
+_HOMES = {
+    "flfl.estimators": ("FLFL", "PaperFLFL"),
+    "flfl.estimators.memory": ("load_model", "save_model"),
+    "flfl.recovery": ("GapScore", "Recovery", "SensorScore", "recover"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, loaded when it is first used: the command line's help needs none of them."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(home), name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

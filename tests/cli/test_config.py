@@ -66,6 +66,9 @@ def verbs(group, above=()):
             yield (*above, name), command
 
 
+main.load_all()
+
+
 @pytest.mark.parametrize("verb", [verb for verb, _ in verbs(main)], ids=" ".join)
 def test_every_option_of_every_verb_may_be_set(verb, here):
     command = dict(verbs(main))[verb]
@@ -79,7 +82,7 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         elif isinstance(option.type, click.Choice):
             value = option.type.choices[0]
         elif value is None:
-            value = {"max_gap": "6h", "bounds": [0, 5]}[option.name]
+            value = {"max_gap": "6h", "bounds": [0, 5], "sentinels": [-99, "--"]}[option.name]
         lines.append(f"{option.opts[0].lstrip('-')} = {json.dumps(value)}")
         names.append(option.name)
     (here / "all.toml").write_text("\n".join(lines))
@@ -97,6 +100,7 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         ("[recovr]\nseed = 3", ["'recovr'", "Did you mean 'recover'"]),
         ("[data.snyth]\nseed = 3", ["'snyth'", "Did you mean 'synth'"]),
         ("[data]\nseed = 3", ["'seed'", "verb of data"]),
+        ("[data]\nlist = 3", ["'list' is a verb", "[data.list]"]),
         ('[recover]\nseed = "3"', ["flfl.toml, [recover], seed", "not a whole number"]),
         ("seed = 1.5", ["flfl.toml, seed", "not a whole number"]),
         ("seed = true", ["flfl.toml, seed", "not a whole number"]),
@@ -105,7 +109,7 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         ("[recover]\nmax-exposure = 2", ["max-exposure", "2"]),
         ("[recover]\ncomplete-grid = 1", ["complete-grid", "not true or false"]),
         ('[recover]\nlayout = "tall"', ["layout", "tall"]),
-        ('[recover]\nmissing = [1, "x"]', ["missing", "not a number"]),
+        ("[recover]\nmissing = [1, true]", ["missing", "neither a number nor a word"]),
         ('[recover]\nmax-gap = "soon"', ["max-gap", "soon"]),
         ("[recover]\nbounds = [5, 0]", ["bounds", "[5, 0]"]),
         ("[recover\n", ["not TOML"]),

@@ -230,3 +230,30 @@ def test_what_xarray_writes_by_itself_is_mended(tmp_path):
     assert complaints(tmp_path / "out.nc", tmp_path) == []
     with xarray.open_dataset(tmp_path / "out.nc", engine="h5netcdf") as found:
         assert (found.time.values == index).all()
+
+
+@pytest.mark.parametrize("form", ["NETCDF3_CLASSIC", "NETCDF4"])
+def test_names_stored_letter_by_letter_stay_words(form, tmp_path):
+    """As NetCDF 3 stores all text: station x letters."""
+    names = np.array(["Zürich", "b", "c"], dtype=object)
+    stored = xarray.Dataset(
+        {"pm10": (("level", "time", "station"), gappy().to_numpy()[None])},
+        {
+            "time": pd.date_range("2024-01-01", periods=40, freq="h"),
+            "station": ("station", names, {"cf_role": "timeseries_id"}),
+            "code": ("station", np.array([b"1", b"2", b"3"])),
+        },
+    )
+    engine = "scipy" if form == "NETCDF3_CLASSIC" else "h5netcdf"
+    letters = {"station": {"dtype": "S1"}, "code": {"dtype": "S1"}}
+    stored.to_netcdf(tmp_path / "a.nc", format=form, engine=engine, encoding=letters)
+    table = read_readings(tmp_path / "a.nc")
+    assert table.sensor_ids == ("Zürich", "b", "c")
+    written(tmp_path / "o.nc", table)
+    with (
+        xarray.open_dataset(tmp_path / "a.nc", engine=engine) as before,
+        xarray.open_dataset(tmp_path / "o.nc", engine="h5netcdf") as after,
+    ):
+        for name in ("station", "code"):
+            assert after[name].dims == before[name].dims == ("station",)
+            assert after[name].values.tolist() == before[name].values.tolist()

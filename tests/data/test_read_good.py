@@ -199,7 +199,7 @@ def test_duplicates_by_option(write) -> None:
     assert mean.values.to_numpy().tolist() == [[1.5, 7], [3, 4]]
     first = read_readings(path, duplicates="first")
     assert first.values.to_numpy().tolist() == [[1, 7], [3, 4]]
-    assert "1 repeated rows averaged." in mean.notes
+    assert "1 repeated row averaged." in mean.notes
 
 
 def test_duplicates_by_option_in_a_long_file(write) -> None:

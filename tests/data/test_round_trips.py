@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from flfl import recover
 from flfl.data import read_readings, write_result
+
+GALLERY = Path(__file__).parent / "gallery"
 
 
 def through(path, out, flags=None, **rules):
@@ -60,15 +63,18 @@ GERMAN = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("line_end", ["\r\n", "\n", "\r"])
 @pytest.mark.parametrize("name", ["in.csv", "in.csv.gz"])
-def test_separator_decimals_dates_and_line_ends_stay(name, tmp_path):
+def test_separator_decimals_dates_and_line_ends_stay(name, line_end, mark, tmp_path):
     pack = gzip.compress if name.endswith(".gz") else bytes
-    (tmp_path / name).write_bytes(pack(GERMAN.encode()))
+    before = mark + GERMAN.replace("\r\n", line_end)
+    (tmp_path / name).write_bytes(pack(before.encode()))
     out = tmp_path / name.replace("in", "out")
     through(tmp_path / name, out)
     content = out.read_bytes()
     content = gzip.decompress(content) if name.endswith(".gz") else content
-    assert content.decode() == GERMAN.replace("15.01.2024;15,50;", "15.01.2024;15,50;30,25")
+    assert content.decode() == before.replace("15.01.2024;15,50;", "15.01.2024;15,50;30,25")
 
 
 LONG = "station,datetime,value,unit,latitude\n" + "".join(
@@ -89,6 +95,13 @@ def test_a_long_file_keeps_its_columns(tmp_path):
     assert (row["method"], row["run_id"], row["reason"]) == ("linear", result.run_id, "")
     observed = table[table.flag == "observed"]
     assert (observed[["lower", "upper", "method", "reason", "run_id"]] == "").all().all()
+
+
+def test_a_recovered_reading_is_nobodys_verified_one(tmp_path):
+    through(GALLERY / "verified_throughout.csv", tmp_path / "o.csv")
+    text = (tmp_path / "o.csv").read_text(encoding="utf-8")
+    assert "2024-01-02,b,5.0,K\n" in text
+    assert "verified" not in text
 
 
 def test_the_reason_is_in_the_table_of_flags(tmp_path):

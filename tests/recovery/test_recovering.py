@@ -152,11 +152,14 @@ def test_gains_by_sensor_come_from_the_hold_out(network):
     wanted = {"flfl": (model.holdout_ - truth).abs().mean(), "alone": maes["pchip"]}
     for name, mae in (wanted | {"linear": maes["linear"]}).items():
         np.testing.assert_allclose([score.mae[name] for score in found], mae)
-    gains = wanted["flfl"] < np.minimum(maes["linear"], maes["pchip"])
-    assert [score.gains for score in found] == gains.tolist()
+    for score in found:
+        others = [mae for name, mae in score.mae.items() if name != "flfl"]
+        assert score.lead == pytest.approx(min(others) - score.mae["flfl"])
     summary = result.summary()
-    assert summary["sensors_gaining"] == gains.sum()
-    assert summary["sensors_gaining"] + summary["sensors_not_gaining"] == 10
+    assert summary["sensors_gaining"] == sum(score.lead > score.margin for score in found)
+    assert summary["sensors_losing"] == sum(-score.lead > score.margin for score in found)
+    told = ("sensors_gaining", "sensors_losing", "sensors_too_close")
+    assert sum(summary[name] for name in told) == 10
 
 
 def test_without_a_self_test_nobody_is_said_to_gain(network):
@@ -165,5 +168,5 @@ def test_without_a_self_test_nobody_is_said_to_gain(network):
     assert result.by_gap_length == ()
     assert result.verdict == ""
     summary = result.summary()
-    assert (summary["sensors_gaining"], summary["sensors_not_gaining"]) == (0, 0)
+    assert (summary["sensors_gaining"], summary["sensors_too_close"]) == (0, 0)
     assert summary["self_test"] == {}

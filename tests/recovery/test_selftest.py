@@ -7,6 +7,7 @@ import pytest
 from flfl import recover
 from flfl.data import synthesize
 from flfl.recovery import GapScore, SensorScore
+from flfl.recovery.scores import by_sensor
 from flfl.recovery.verdict import verdict
 
 
@@ -88,15 +89,68 @@ def test_the_verdict_names_who_does_not_gain_and_where():
     whole = {name: {"mae": mae} for name, mae in scores(1.0, 2.0).items()}
     gaps = [GapScore(1, 1, 50, scores(1.0, 1.0)), GapScore(7, 12, 50, scores(1.0, 4.0))]
     sensors = [
-        SensorScore("a", 9, scores(1.0, 2.0), True),
-        SensorScore("b", 9, scores(1.0, 0.5), False),
-        SensorScore("c", 0, scores(np.nan, np.nan), False),
+        SensorScore("a", 9, scores(1.0, 2.0), lead=1.0, margin=0.5),
+        SensorScore("b", 9, scores(1.0, 0.5), lead=-0.5, margin=0.4),
+        SensorScore("c", 0, scores(np.nan, np.nan), lead=np.nan, margin=np.nan),
+        SensorScore("d", 2, scores(1.0, 2.0), lead=1.0, margin=3.0),
+        SensorScore("e", 1, scores(1.0, 2.0), lead=1.0, margin=np.nan),
     ]
-    said = verdict(whole, gaps, sensors, "flfl")
+    said = verdict(whole, gaps, sensors, "flfl", shared=True)
     assert "50 % below each sensor alone" in said
     assert "In gaps of 1 slot a sensor alone does as well." in said
-    assert "1 sensor of 2 gains from the network, 1 does not: b (1 not tested)." in said
-    assert verdict(whole, gaps, sensors, "lfa") == ""
+    assert said.endswith(
+        "1 sensor of 4 clearly gains from the network, 1 clearly loses (b), 2 are too close to"
+        " tell (1 not tested)."
+    )
+    assert verdict(whole, gaps, sensors, "lfa", shared=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("site", "said"),
+    [
+        (1.25, "What federation bought: the error is 20 % below each site alone"),
+        (1.0, "bought nothing here: the error is the same as that of each site alone"),
+        (0.8, "bought nothing here: the error is 25 % above each site alone"),
+    ],
+)
+def test_the_measure_is_what_each_owner_does_by_itself(site, said):
+    whole = {name: {"mae": mae} for name, mae in (scores(1.0, 2.0) | {"site": site}).items()}
+    assert said in verdict(whole, [], [], "flfl", shared=True)
+
+
+def test_no_gain_is_claimed_where_nothing_was_shared(network):
+    result = recover(network[0], effort="quick", max_exposure=1e-9)
+    assert any("nothing is shared" in note for note in result.ledger.notes)
+    one_owner = recover(*network, sites=["mine"] * 10, effort="quick")
+    for found in (result, one_owner):
+        assert found.verdict.startswith("Federation bought nothing here: nothing was shared")
+        assert "gain" not in found.verdict
+
+
+def test_a_lead_that_chance_can_make_is_no_gain():
+    rng = np.random.default_rng(0)
+    noise = np.abs(rng.standard_normal((2, 400, 50)))
+    noise[:, rng.random((400, 50)) < 0.8] = np.nan
+    alike = by_sensor({"flfl": noise[0], "alone": noise[1], "linear": noise[1]}, range(50), "flfl")
+    better = by_sensor(
+        {"flfl": noise[0] / 2, "alone": noise[1], "linear": noise[1]}, range(50), "flfl"
+    )
+    assert sum(score.gains or score.loses for score in alike) <= 7
+    assert all(score.gains for score in better)
+
+
+def test_one_long_gap_is_one_draw():
+    """The same readings say less of a sensor when they lie in a few gaps."""
+    lead = np.repeat(np.random.default_rng(1).standard_normal(10) + 1.0, 20)
+    scattered = np.full(400, np.nan)
+    scattered[::2] = lead
+    runs = np.full(10 * 30, np.nan).reshape(10, 30)
+    runs[:, :20] = lead.reshape(10, 20)
+    margins = [
+        by_sensor({"flfl": 0 * d, "alone": d + 9, "linear": d + 9}, ["a"], "flfl")[0].margin
+        for d in (scattered[:, None], runs.reshape(-1, 1))
+    ]
+    assert margins[1] > 3 * margins[0]
 
 
 def test_the_verdict_is_in_the_summary(result):

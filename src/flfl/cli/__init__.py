@@ -6,21 +6,29 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.audit import audit
-from flfl.cli.benchmark import benchmark
-from flfl.cli.completion import completion
 from flfl.cli.config import NAME, load_config
-from flfl.cli.data import data
-from flfl.cli.demo import demo
-from flfl.cli.evaluate import evaluate
-from flfl.cli.inspect import inspect
-from flfl.cli.methods import methods
-from flfl.cli.recover import recover
-from flfl.cli.results import results
-from flfl.cli.say import FriendlyGroup
+from flfl.cli.later import LaterGroup
+
+SUMMARIES = {
+    "demo": "Recover real air-quality readings: rural PM10 in Germany, 2005-2009.",
+    "inspect": "Say what is understood of READINGS, and what `recover` would do.",
+    "recover": "Fill the gaps of READINGS.",
+    "evaluate": "Hide known entries of READINGS and score methods on them.",
+    "benchmark": "Run EXPERIMENT.toml: data x rates x patterns x methods x seeds.",
+    "results": "Make a page of tables and figures from ROWS, a folder of Parquet files (or one).",
+    "audit": "Run every attack on a configuration, on READINGS (default: the bundled data).",
+    "methods": "List the methods.",
+    "data": "Data sets: list them, or make one up.",
+    "completion": "Print the script that makes SHELL complete verbs, options and methods.",
+}
+"""The first sentence of each verb's help."""
 
 
-@click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LaterGroup,
+    summaries=SUMMARIES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="flfl")
 @click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
 @click.option(
@@ -43,10 +51,5 @@ def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
     path = config_path or (Path(NAME) if Path(NAME).is_file() else None)
     if path is not None:
         click.echo(f"Settings: {path}", err=True)
+        main.load_all()
         ctx.default_map = load_config(path, main)
-
-
-for verb in (
-    demo, inspect, recover, evaluate, benchmark, results, audit, methods, data, completion
-):  # fmt: skip
-    main.add_command(verb)

@@ -96,8 +96,14 @@ def _split(
             everywhere |= {_key(key): item for key, item in value.items()}
         elif isinstance(command, click.Group):
             for verb, table in value.items():
-                if verb not in command.commands or not isinstance(table, dict):
+                if verb not in command.commands:
                     raise _unknown(f"verb of {name}", verb, command.commands, where)
+                if not isinstance(table, dict):
+                    raise InputError(
+                        f"{verb!r} is a verb, not an option",
+                        where=f"{where}, [{name}]",
+                        remedy=f"Write its options below [{name}.{verb}]",
+                    )
                 tables[name, verb] = {_key(key): item for key, item in table.items()}
         elif command is not None:
             tables[(name,)] = {_key(key): item for key, item in value.items()}

@@ -43,6 +43,7 @@ slots = 240
 
 def document() -> str:
     """The page."""
+    main.load_all()
     return "\n".join([INTRODUCTION, *_sections(main, "flfl", None)])
 
 

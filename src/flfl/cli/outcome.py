@@ -14,7 +14,7 @@ from flfl.data.sensors import Sensors
 from flfl.data.table import Table
 from flfl.data.write import check_outputs, check_writable, write_result
 from flfl.recovery import GapScore, Recovery
-from flfl.recovery.scores import ALONE
+from flfl.recovery.scores import ALONE, SITE
 from flfl.recovery.verdict import span
 from flfl.report import SUFFIXES, check_report_extra, write_page
 from flfl.report.words import count, figure, what_left
@@ -106,8 +106,9 @@ def _sentences(result: Recovery) -> Iterator[str]:
         yield "Error on readings that were hidden and recovered (same units as the file):"
         yield from table_lines(["", "MAE", "RMSE"], _score_rows(result))
         yield "Mean absolute error by length of the gap:"
+        by_site = [SITE] if SITE in result.scores else []
         yield from table_lines(
-            ["gap", "readings", result.method, *ALONE.values()],
+            ["gap", "readings", result.method, *ALONE.values(), *by_site],
             [_gap_row(score) for score in result.by_gap_length],
         )
     if result.verdict:
@@ -124,5 +125,5 @@ def _score_rows(result: Recovery) -> list[list[str]]:
 
 def _gap_row(score: GapScore) -> list[str]:
     ours = next(iter(score.mae.values()))
-    maes = (ours, *(score.mae[name] for name in ALONE))
-    return [span(score), str(score.count), *(figure(mae) for mae in maes)]
+    others = (score.mae[name] for name in (*ALONE, SITE) if name in score.mae)
+    return [span(score), str(score.count), *(figure(mae) for mae in (ours, *others))]

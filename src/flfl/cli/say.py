@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import click
-from sklearn.utils._param_validation import InvalidParameterError
 
 from flfl.errors import FLFLError, InputError, explained
 
@@ -45,19 +44,29 @@ class FriendlyGroup(click.Group):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except (InputError, InvalidParameterError) as error:
+        except InputError as error:
             _leave(error, BAD_INPUT)
         except FLFLError as error:
             _leave(error, FAILED)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            # click leaves quietly when a reader such as `head` has had enough.
             raise
         except Exception as error:
+            if _is_bad_parameter(error):
+                _leave(error, BAD_INPUT)
             if ctx.params.get("debug"):
                 traceback.print_exc()
             _leave(
                 f"unexpected {type(error).__name__}: {error} (`flfl --debug ...` shows where)",
                 FAILED,
             )
+
+
+def _is_bad_parameter(error: Exception) -> bool:
+    # Imported where something has failed, for it takes a second.
+    from sklearn.utils._param_validation import InvalidParameterError
+
+    return isinstance(error, InvalidParameterError)
 
 
 def _leave(problem: object, code: int) -> None:
@@ -74,12 +83,15 @@ def _as_options(text: str) -> str:
     'choose --duplicates mean, or give --time-column'
     >>> _as_options("Use a shorter block_length")
     'Use a shorter --block-length'
+    >>> _as_options("Name it with time_column.")
+    'Name it with --time-column.'
     """
     text = re.sub(r"\b(duplicates|layout|decimal|parameter)=(\S+)", r"--\1 \2", text)
     text = re.sub(r"\bdate_order=", "--date-order ", text)
+    text = re.sub(r"\bmissing_words\b", "--missing", text)
     text = re.sub(r"\b(with|Leave) parameter\b", r"\1 --parameter", text)
     text = re.sub(r"^(sites|rate): |\bGive (sites)\b", _named, text)
-    return re.sub(rf"\b({_ARGUMENTS})(?![\w.])", _named, text)
+    return re.sub(rf"\b({_ARGUMENTS})(?!\.?\w)", _named, text)
 
 
 def _named(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from flfl.cli.types import NumberOrWord
 from flfl.data.datasets import load_dataset
 from flfl.data.read import read_readings
 from flfl.data.sensors import Sensors, read_sensors, read_sites
@@ -56,8 +57,9 @@ def _how_to_read(verb: Callable[..., Any]) -> Callable[..., Any]:
                 "--missing",
                 "sentinels",
                 multiple=True,
-                type=float,
-                help="A number that means 'missing'; may be repeated. Default: -999, -9999.",
+                type=NumberOrWord(),
+                help="A number or a word that means 'missing'; may be repeated. Default: -999,"
+                " -9999; numbers replace these, words come on top.",
             ),
             click.option(
                 "--duplicates",
@@ -123,12 +125,14 @@ def read_tables(
     readings: Path,
     sensors_path: Path | None,
     sites: str | None,
-    sentinels: tuple[float, ...],
+    sentinels: tuple[float | str, ...],
     **how: Any,
 ) -> tuple[Table, Sensors]:
     """Read what :func:`table_options` names."""
-    if sentinels:
-        how["sentinels"] = sentinels
+    how["missing_words"] = [word for word in sentinels if isinstance(word, str)]
+    numbers = [number for number in sentinels if not isinstance(number, str)]
+    if numbers:
+        how["sentinels"] = numbers
     table = read_readings(readings, **how)
     ids = table.sensor_ids
     network = Sensors.of_table(table) if sensors_path is None else read_sensors(sensors_path, ids)

@@ -27,6 +27,30 @@ class GapType(click.ParamType):
         return value
 
 
+class NumberOrWord(click.ParamType):
+    """A finite number, or any other text as it is.
+
+    Examples
+    --------
+    >>> [NumberOrWord().convert(given, None, None) for given in ("-99", "--", "nan", -1)]
+    [-99.0, '--', 'nan', -1.0]
+    """
+
+    name = "number or word"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        """A number where it is one."""
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            self.fail(f"{value!r} is neither a number nor a word.", param, ctx)
+        try:
+            number = float(value)
+        except ValueError:
+            return str(value)
+        return number if math.isfinite(number) else str(value)
+
+
 class LimitsType(click.ParamType):
     """Two numbers, either end of which may be open.
 

@@ -49,7 +49,7 @@ class Draft:
 
     def note_duplicates(self, count: int, what: str, duplicates: str) -> None:
         done = "averaged" if duplicates == "mean" else "dropped in favour of the first known one"
-        self.notes.append(f"{count} repeated {what} {done}.")
+        self.notes.append(f"{count} repeated {what}{'s' * (count != 1)} {done}.")
 
 
 def build_table(draft: Draft, complete_grid: bool, keep_source: bool = True) -> Table:
@@ -133,6 +133,7 @@ def _source(draft: Draft) -> Source:
         delimiter=raw.delimiter,
         decimal=draft.decimal,
         line_end=raw.line_end,
+        mark=raw.mark,
         texts=draft.texts,
         by_sensor=draft.by_sensor,
         columns=draft.columns,
@@ -165,8 +166,11 @@ def _grid_notes(draft: Draft, grid: Grid, complete_grid: bool) -> list[str]:
         notes.append(f"The times are irregular; the usual step is {grid.step}.")
     if grid.absent:
         total = grid.absent + len(grid.positions)
-        absent = f"{grid.absent} of {total} {grid.name} rows are absent"
-        fate = "they have been inserted" if complete_grid else "they stay absent"
+        one = grid.absent == 1
+        absent = f"{grid.absent} of {total} {grid.name} rows {'is' if one else 'are'} absent"
+        done = "it has" if one else "they have"
+        stays = "it stays" if one else "they stay"
+        fate = f"{done} been inserted" if complete_grid else f"{stays} absent"
         notes.append(f"{absent}; {fate}.")
     return notes
 

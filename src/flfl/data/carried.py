@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,12 @@ from flfl.errors import InputError
 
 UNIT_NAMES = ("unit", "units")
 PARAMETER_NAMES = ("parameter", "pollutant")
+# What was said of each reading, even where it is the same word throughout: nobody said it of a
+# recovered one.
+_JUDGEMENT = re.compile(
+    r"(?:.*[_ ])?(?:qc|qa|quality|flags?|status|valid|validity|validated|validation"
+    r"|verified|verification)(?:[_ ](?:flags?|code|status))?"
+)
 
 
 def pick_parameter(raw: RawFile, parameter: str | None, used: set[int]) -> str | None:
@@ -60,7 +67,9 @@ def carry(
         if column in used:
             continue
         array = raw.columns[column]
-        if (cells := _one_cell_each(array, sensor, len(draft.ids))) is not None:
+        if _JUDGEMENT.fullmatch(name.lower()):
+            lost.append(name)
+        elif (cells := _one_cell_each(array, sensor, len(draft.ids))) is not None:
             draft.by_sensor_cells[name] = cells
         elif (cells := _one_cell_each(array, slot, slots)) is not None:
             draft.by_slot_cells[name] = cells

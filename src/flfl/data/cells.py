@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -74,17 +75,29 @@ def _parse_texts(
     # Rare marks and stray blanks are worth a second look, but not on every good file.
     array = pc.utf8_trim_whitespace(array)
     lowered = pc.utf8_lower(array)
-    array = _without(array, pc.is_in(lowered, value_set=pa.array(MISSING_MARKS, array.type)))
+    marks = pa.array(MISSING_MARKS + raw.missing_words, array.type)
+    array = _without(array, pc.is_in(lowered, value_set=marks))
     try:
         return _cast(array, decimal)
     except pa.ArrowInvalid:
         row = _first_text(array, decimal)
+        text = str(array[row])
         raise InputError(
-            f"{str(array[row])[:40]!r} is not a number",
+            f"{text[:40]!r} is not a number",
             where=raw.where(row, name),
             remedy=f"Correct the cell{_MARK_OF[decimal]}, or leave it empty if the reading is "
-            f"missing{hint}",
+            "missing; name a word that always means so with missing_words"
+            f"{_guess(row, text, decimal)}{hint}",
         ) from None
+
+
+def _guess(row: int, text: str, decimal: str) -> str:
+    """What such a cell often is, and what to do then."""
+    if decimal == "." and re.fullmatch(_DECIMAL_COMMA, text):
+        return "; choose decimal=comma if it has a decimal comma"
+    if row == 0 and text[:1].isalpha():
+        return "; if the row names units, remove it"
+    return ""
 
 
 def _without(array: pa.Array, missing: pa.Array) -> pa.Array:

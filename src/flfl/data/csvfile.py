@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,21 +19,25 @@ from flfl.data.rawfile import RawFile, csv_rows, one_array, text_lines
 from flfl.errors import InputError
 
 DELIMITERS = ",;\t|"
+# Lines above the header that a search for it passes over.
+_LONGEST_TITLE = 50
 # What is parsed at a time: longer than any row, and little beside the matrix.
 _BLOCK = 1 << 20
+_TITLE_HINT = "; if lines of a title stand above the column names, remove them"
 _MARKS = [spelt for mark in MISSING_MARKS for spelt in {mark, mark.upper(), mark.title()}] + ["NaN"]
 
 
 def load_csv(path: Path, data: bytes) -> RawFile:
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    bare = data.removeprefix(BOM_UTF8)
+    mark, data = data[: len(data) - len(bare)].decode("utf-8"), bare
     _check_utf8(path, data)
     if not data.strip():
         raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
     delimiter = _delimiter(data)
     names, body_start = _header(path, data, delimiter)
-    line_end = "\r\n" if data[:body_start].endswith(b"\r\n") else "\n"
+    line_end = next(filter(data[:body_start].decode().endswith, ("\r\n", "\n", "\r")), "\n")
     raw = RawFile(path, "csv", names, lambda: _text_columns(raw), delimiter, line_end, data)
-    raw.body = body_start
+    raw.mark, raw.body = mark, body_start
     _refuse_comment(raw)
     if not data[body_start : body_start + 4096].strip() and not data[body_start:].strip():
         raise InputError(
@@ -64,10 +69,11 @@ def _refuse_comment(raw: RawFile) -> None:
 
 
 def refuse_title(raw: RawFile) -> None:
-    """Refuse a title above the header: one cell, and more in the row below."""
-    rows = list(islice(csv_rows(raw.data, raw.delimiter), 2))
-    below = rows[1][1] if len(rows) == 2 else []
-    if len(below) > 1 or any(mark in cell for cell in below for mark in DELIMITERS):
+    """Refuse a title above the header: one cell, and more in a row below."""
+    rows = list(islice(csv_rows(raw.data, raw.delimiter), _LONGEST_TITLE))
+    below = rows[1:]
+    cells = [cell for _, row in below for cell in row]
+    if len(cells) > len(below) or any(mark in cell for cell in cells for mark in DELIMITERS):
         raise InputError(
             f"this line is a title, {raw.names[0][:40]!r}, where column names should be",
             where=f"{raw.path}, line {rows[0][0]}",
@@ -178,7 +184,7 @@ def _ragged_row(raw: RawFile, reason: str) -> InputError:
                 f"this row has {len(row)} cells, the header has {width}",
                 where=f"{raw.path}, line {line}",
                 remedy="Give every row as many cells as the header; a missing reading is an empty "
-                "cell between its delimiters",
+                "cell between its delimiters" + (_TITLE_HINT if len(row) > width else ""),
             )
     return InputError(
         f"the rows cannot be split into cells ({reason[:80]})",

@@ -197,7 +197,7 @@ def _merge_rows(draft: Draft, slot: NDArray[np.intp], slots: int, duplicates: Du
         (slots, sensors),
         duplicates,
     )
-    draft.note_duplicates(rows - slots, "rows", duplicates)
+    draft.note_duplicates(rows - slots, "row", duplicates)
     if draft.texts is not None:
         local = np.where(row < 0, -1, row - np.arange(sensors)[:, None] * rows)
         every = np.arange(rows)
@@ -241,7 +241,7 @@ def draft_long(raw: RawFile, columns: LongColumns, rules: Rules) -> Draft:
     grid, row = gather(slot, sensor, values, (slots, sensors), rules.duplicates)
     draft = Draft(raw, times, texts, ids, grid, notes)
     if repeated:
-        draft.note_duplicates(repeated, "readings", rules.duplicates)
+        draft.note_duplicates(repeated, "reading", rules.duplicates)
     if parameter is not None:
         draft.notes.append(f"The parameter is {parameter}.")
     _describe_long(draft, columns, slot, sensor)

@@ -42,7 +42,7 @@ def draft_netcdf(path: Path, rules: Rules) -> Draft:
     ids = ids_of(decoded, decoded[name], others)
     raw = RawFile(path, "netcdf", ids, list)
     raw.netcdf = NetcdfForm(
-        skeleton=stored.drop_vars(name),
+        skeleton=_words_whole(xarray, stored.drop_vars(name)),
         variable=name,
         dims=tuple(str(dim) for dim in variable.dims),
         shape=variable.shape,
@@ -151,6 +151,17 @@ def _decode(xarray: Any, stored: Any, name: str, time_name: str, path: Path) -> 
             where=f"{path}, variables {name!r} and {time_name!r}",
             remedy="Correct the attributes, above all the units of the time",
         ) from None
+
+
+def _words_whole(xarray: Any, stored: Any) -> Any:
+    """Names that are stored letter by letter as words, in which form they can be written again."""
+    return xarray.decode_cf(
+        stored,
+        mask_and_scale=False,
+        decode_times=False,
+        decode_coords=False,
+        decode_timedelta=False,
+    )
 
 
 def _times(variable: Any, path: Path) -> Times:

@@ -22,7 +22,8 @@ def ids_of(decoded: Any, readings: Any, dims: Sequence[str]) -> list[str]:
     """One name a sensor: the station's own, or the coordinates of the grid cell."""
     if not dims:
         return [_one_id(decoded) or str(readings.name)]
-    label = _label(decoded, dims[0]) if len(dims) == 1 else None
+    long = [dim for dim in dims if readings.sizes[dim] > 1] or dims[:1]
+    label = _label(decoded, long[0]) if len(long) == 1 else None
     if label is not None:
         ids = [_text(cell) for cell in label.to_numpy().tolist()]
     else:

@@ -32,6 +32,10 @@ class RawFile:
     data: bytes = field(default=b"", repr=False)
     indexed: bool = False
     """The first column was stored as an index, so it is meant as the time."""
+    missing_words: tuple[str, ...] = ()
+    """Further words, in lower case, that stand for a missing reading."""
+    mark: str = ""
+    """The byte order mark, where the text begins with one."""
     body: int = 0
     """The byte of ``data`` at which the rows begin."""
     stamp: tuple[int, int] | None = None

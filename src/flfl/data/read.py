@@ -43,6 +43,7 @@ def read_readings(
     sensor_column: str | None = None,
     value_column: str | None = None,
     sentinels: Sequence[float] = SENTINELS,
+    missing_words: Sequence[str] = (),
     duplicates: Duplicates = "refuse",
     complete_grid: bool = False,
     parameter: str | None = None,
@@ -63,6 +64,8 @@ def read_readings(
         first column.
     sentinels : sequence of float
         Numbers that stand for a missing reading, besides empty cells and NaN.
+    missing_words : sequence of str
+        Further texts that do, in any case, such as ``--`` or ``invalid``. In NetCDF there are none.
     duplicates : {"refuse", "mean", "first"}
         What to do with several readings of one sensor at one time: refuse the file, average, or
         keep the first known one.
@@ -92,6 +95,7 @@ def read_readings(
         _refuse_columns(path, time_column, sensor_column, value_column, time_zone)
         return build_table(draft_netcdf(Path(path), rules), complete_grid)
     raw = load_file(path)
+    raw.missing_words = tuple(word.strip().lower() for word in missing_words)
     if time_column is None:
         _check_header(raw)
         _check_one_time(raw)

@@ -69,7 +69,7 @@ class Source:
         Column names; the last two are None in the wide layout.
     time_texts : tuple of str
         The time of every slot as the file writes it.
-    delimiter, decimal, line_end : str
+    delimiter, decimal, line_end, mark : str
         How the CSV file was written.
     texts : Texts or None
         The text of every observed cell. None for Parquet and NetCDF, which have no text to keep.
@@ -102,6 +102,7 @@ class Source:
     delimiter: str = ","
     decimal: str = "."
     line_end: str = "\n"
+    mark: str = ""
     texts: Texts | None = None
     by_sensor: bool = False
     columns: tuple[str, ...] = ()

@@ -206,11 +206,10 @@ def _refuse_first(bad: NDArray[np.bool_], series: pd.Series[str], place: Place) 
         if row == 0
         else f"{shown} cannot be read as a time like the first one, {str(series.iloc[0])[:40]!r}"
     )
-    raise InputError(
-        problem,
-        where=place(row),
-        remedy="Write all times in one form, for example 2024-01-31 06:00:00",
-    )
+    remedy = "Write all times in one form, for example 2024-01-31 06:00:00"
+    if re.search(r"[T ]24:00", shown):
+        remedy = "Write midnight as 00:00 of the day that begins"
+    raise InputError(problem, where=place(row), remedy=remedy)
 
 
 def _microseconds(parsed: pd.Series[pd.Timestamp]) -> pd.DatetimeIndex:

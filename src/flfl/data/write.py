@@ -303,6 +303,7 @@ def _csv_writer(
 
     def write(file: BinaryIO) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        text.write(source.mark if source is not None else "")
         writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
         writer.writerow(header)
         for columns in pieces:

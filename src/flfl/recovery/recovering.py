@@ -110,6 +110,8 @@ def recover(
     reasons[(reasons == "") & (flags == "refused")] = NO_ESTIMATE
     lower, upper = _interval(model, values, flags == "recovered", test.width)
     given = _Given.of(readings, table)
+    owners = _sites(model, network, table)
+    shared = model.ledger_.numbers > 0 and len(set(owners) - {""}) > 1
     return Recovery(
         values=given.frame(values),
         flags=given.frame(flags),
@@ -119,11 +121,11 @@ def recover(
         scores=test.overall,
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
-        verdict=verdict(test.overall, test.by_gap_length, test.by_sensor, tester.label),
+        verdict=verdict(test.overall, test.by_gap_length, test.by_sensor, tester.label, shared),
         exposure=pd.Series(_exposure(model, method, table), given.columns),
         ledger=model.ledger_ if test.ledger is None else _both(model.ledger_, test.ledger),
         seconds=time.perf_counter() - start,
-        sites=_sites(model, network, table),
+        sites=owners,
         method=method,
         rules=rules,
         run_id=run_id(table, network, settings, warm_start),

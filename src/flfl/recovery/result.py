@@ -85,6 +85,7 @@ class Recovery:
         exposure = self.exposure.dropna()
         tested = sum(score.count > 0 for score in self.by_sensor)
         gaining = sum(score.gains for score in self.by_sensor)
+        losing = sum(score.loses for score in self.by_sensor)
         return {
             "run_id": self.run_id,
             "method": self.method,
@@ -107,9 +108,13 @@ class Recovery:
             "bytes_raw": 8 * observed,
             "self_test": {name: dict(scores) for name, scores in self.scores.items()},
             "by_gap_length": [asdict(score) for score in self.by_gap_length],
-            "by_sensor": [asdict(score) for score in self.by_sensor],
+            "by_sensor": [
+                asdict(score) | {"gains": score.gains, "loses": score.loses}
+                for score in self.by_sensor
+            ],
             "sensors_gaining": gaining,
-            "sensors_not_gaining": tested - gaining,
+            "sensors_losing": losing,
+            "sensors_too_close": tested - gaining - losing,
             "verdict": self.verdict,
             "notes": [*self.notes, *self.ledger.notes],
         }

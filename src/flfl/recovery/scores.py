@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 Array = NDArray[np.float64]
 Errors = Mapping[str, Array]
@@ -14,6 +15,9 @@ Errors = Mapping[str, Array]
 
 ALONE = {"alone": "pchip", "linear": "linear"}
 """What each sensor could do by itself: the name of the score, and of the method."""
+SITE = "site"
+"""The score of what each site could do with its own sensors and nothing shared."""
+_SURE = 0.975
 _LONGEST_OF_CLASS = (1, 3, 6, 12, 24, 48)
 
 
@@ -25,7 +29,8 @@ class GapScore:
     ----------
     shortest, longest : slots in the gap; ``longest`` is None where there is no upper end
     count : readings that were hidden in such gaps
-    mae : mean absolute error of the method, of each sensor ``alone`` (pchip) and ``linear``
+    mae : mean absolute error of the method, of each sensor ``alone`` (pchip) and ``linear``, and
+        of each ``site`` by itself where that was tried
     """
 
     shortest: int
@@ -43,13 +48,27 @@ class SensorScore:
     sensor : its name
     count : readings of it that were hidden
     mae : as in :class:`GapScore`; NaN where nothing was hidden
-    gains : whether the method's error is below the better one of the sensor alone
+    lead : by how much the method's mean absolute error lies below that of the best other way: the
+        sensor alone, or its site alone
+    margin : what chance alone may make of that lead, 19 times of 20; NaN where fewer than two gaps
+        tell
     """
 
     sensor: str
     count: int
     mae: Mapping[str, float]
-    gains: bool
+    lead: float
+    margin: float
+
+    @property
+    def gains(self) -> bool:
+        """Whether the lead is more than chance."""
+        return self.lead > self.margin
+
+    @property
+    def loses(self) -> bool:
+        """Whether the other way's lead is more than chance."""
+        return -self.lead > self.margin
 
 
 def overall(error: Array) -> dict[str, float]:
@@ -89,27 +108,54 @@ def by_gap_length(errors: Errors, lengths: Array) -> tuple[GapScore, ...]:
 
 
 def by_sensor(errors: Errors, names: Sequence[object], method: str) -> tuple[SensorScore, ...]:
-    """Scores of each column; a sensor gains where the method beats the sensor alone both ways.
+    """Scores of each column, beside the best of the other ways.
 
     Examples
     --------
-    >>> two = np.array([[2.0, np.nan]])
+    >>> two = np.array([[2.0, np.nan], [np.nan, np.nan], [2.2, np.nan], [np.nan, np.nan]])
     >>> errors = {"flfl": two / 2, "alone": two, "linear": two}
-    >>> [(s.sensor, s.count, s.gains) for s in by_sensor(errors, ["a", "b"], "flfl")]
-    [('a', 1, True), ('b', 0, False)]
+    >>> [(s.sensor, s.count, s.gains, s.loses) for s in by_sensor(errors, ["a", "b"], "flfl")]
+    [('a', 2, True, False), ('b', 0, False, False)]
     """
     counts = (~np.isnan(errors[method])).sum(axis=0)
     means = {
         name: np.where(counts, np.nansum(np.abs(error), axis=0) / np.maximum(counts, 1), np.nan)
         for name, error in errors.items()
     }
-    gains = means[method] < np.minimum.reduce([means[name] for name in ALONE])
-    return tuple(
-        SensorScore(
-            str(name),
-            int(counts[i]),
-            {way: float(mean[i]) for way, mean in means.items()},
-            bool(gains[i]),
-        )
-        for i, name in enumerate(names)
-    )
+    others = [name for name in errors if name != method] or [method]
+    best = np.argmin([means[name] for name in others], axis=0)
+    scores = []
+    for i, name in enumerate(names):
+        best_other = errors[others[best[i]]][:, i]
+        lead, margin = _lead(np.abs(best_other) - np.abs(errors[method][:, i]))
+        mae = {way: float(mean[i]) for way, mean in means.items()}
+        scores.append(SensorScore(str(name), int(counts[i]), mae, lead, margin))
+    return tuple(scores)
+
+
+def _lead(differences: Array) -> tuple[float, float]:
+    """Mean of the differences along time (NaN: none), and half its 95 % interval.
+
+    The errors inside one gap are alike, so each run of hidden readings counts as one draw: with
+    ``s_g`` its sum and ``n_g`` its length, the variance of the mean ``m`` over G runs is
+    ``G / (G - 1) sum_g (s_g - n_g m)^2 / n^2``.
+
+    Examples
+    --------
+    >>> lead, margin = _lead(np.array([1.0, np.nan, 3.0, np.nan, 2.0]))
+    >>> lead, round(margin, 3)  # 4.303 standard errors with two degrees of freedom
+    (2.0, 2.484)
+    >>> _lead(np.array([1.0, 3.0]))
+    (2.0, nan)
+    """
+    tested = ~np.isnan(differences)
+    run = np.cumsum(tested & ~np.concatenate([[False], tested[:-1]]))[tested] - 1
+    if not len(run):
+        return np.nan, np.nan
+    mean = float(differences[tested].mean())
+    lengths, runs = np.bincount(run), int(run[-1]) + 1
+    if runs < 2:
+        return mean, np.nan
+    off = np.bincount(run, differences[tested]) - lengths * mean
+    deviation = np.sqrt(runs / (runs - 1) * (off**2).sum()) / len(run)
+    return mean, float(stdtrit(runs - 1, _SURE) * deviation)

@@ -138,14 +138,14 @@ class Tester:
         errors = {self.label: error(estimates)}
         for name, method in scores.ALONE.items():
             errors.setdefault(name, error(create(method).fit(seen).estimates_))
+        if by_site is not None:
+            errors[scores.SITE] = error(by_site)
         overall = {name: scores.overall(found) for name, found in errors.items()}
         spread = Scaling.fit(values.T).scale
         relative = (np.abs(errors[self.label]) / spread)[hidden]
         overall[self.label]["coverage"] = (
             _cross_coverage(relative, self.seed) if coverage is None else coverage
         )
-        if by_site is not None:
-            overall["site"] = scores.overall(error(by_site))
         lengths = gap_lengths(self.table.known & ~hidden, self.table.positions)
         return SelfTest(
             overall,

@@ -15,7 +15,8 @@ from flfl.baselines import find
 from flfl.data.inspection import inspect_table
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
-from flfl.recovery import Recovery
+from flfl.recovery import Recovery, SensorScore
+from flfl.recovery.scores import ALONE, SITE
 from flfl.recovery.verdict import span
 from flfl.report.words import count, figure, size, what_left
 
@@ -124,8 +125,11 @@ def _tiles(result: Recovery, summary: dict[str, Any]) -> list[tuple[str, str]]:
     label = next(iter(result.scores), None)
     if label is not None:
         tiles.append((figure(result.scores[label]["mae"]), "mean absolute error, hidden readings"))
-        alone = min(result.scores[name]["mae"] for name in ("alone", "linear"))
-        tiles.append((figure(alone), "the same, each sensor alone"))
+        if SITE in result.scores:
+            tiles.append((figure(result.scores[SITE]["mae"]), "the same, each site alone"))
+        else:
+            alone = min(result.scores[name]["mae"] for name in ALONE)
+            tiles.append((figure(alone), "the same, each sensor alone"))
     tiles.append((f"{summary['exposure']['worst']:.2f}", "exposure of the worst sensor (0 to 1)"))
     return tiles
 
@@ -160,11 +164,17 @@ def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
             "share": float(counts["recovered"][i] / slots),
             "hidden": score.count,
             "errors": [_finite(error) for error in score.mae.values()],
-            "gains": score.gains if score.count else None,
+            "gains": _gain(score),
             "exposure": _finite(result.exposure.iloc[i]),
         }
         for i, score in enumerate(result.by_sensor)
     ]
+
+
+def _gain(score: SensorScore) -> str | None:
+    if not score.count:
+        return None
+    return "yes" if score.gains else "loses" if score.loses else "too close"
 
 
 def _finite(value: float) -> float | None:

@@ -101,3 +101,16 @@ def test_runs_of_one_change_nothing():
     given = [np.ones((1, 500)), e, np.zeros(500, int), 1]
     one, two = intervals.calibrate(*given), intervals.calibrate(*given, runs=np.ones(500))
     assert (one.lower, one.upper) == (two.lower, two.upper)
+
+
+@pytest.mark.parametrize("n", [2, 5, 12])
+def test_a_handful_of_errors_does_not_make_narrow_intervals(n):
+    """A quantile that far out is not among them; all of one sign they would say nothing of half."""
+    inside = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        error, more = rng.standard_normal(n), rng.standard_normal(50)
+        c = intervals.calibrate(np.ones((1, n)), error, np.zeros(n, int), 1)
+        low, high = intervals.interval(np.zeros(1), np.ones((1, 1)), np.zeros(1, int), c)
+        inside.append(((low < more) & (more < high)).mean())
+    assert np.mean(inside) > 0.88

@@ -129,7 +129,8 @@ class Coordination:
 
     def _ask_alone(self, n_sensors: float) -> Ask:
         self.ledger.notes.append(
-            f"{n_sensors:.0f} sensors are too few for max_exposure {self.plan.max_exposure}:"
+            f"the number of sensors, {n_sensors:.0f}, is too small for max_exposure"
+            f" {self.plan.max_exposure}:"
             " nothing is shared and each site works alone"
         )
         return self._ask("alone")

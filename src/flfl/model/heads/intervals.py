@@ -16,6 +16,8 @@ Index = NDArray[np.intp]
 
 LEAST = 150
 """Hold-out entries that a quantile needs; a bin with fewer borrows from its neighbours."""
+_UNTOLD = 3.0
+"""Mean deviations to either side where too few errors tell of a quantile."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ def calibrate(
     >>> bool(abs(np.mean((low < e) & (e < high)) - 0.9) < 0.01)
     True
     """
-    if not len(error):  # nothing was held out: three mean deviations either way
+    if not len(error):
         even = np.full(len(features), 1.0 / len(features))
-        return Calibration(even, np.full(size, -3.0), np.full(size, 3.0))
+        return Calibration(even, np.full(size, -_UNTOLD), np.full(size, _UNTOLD))
     coefficients = fit_scale(features, error)
     ratio = error / np.maximum(coefficients @ features, 1e-12)
     worth = np.ones(len(error)) if runs is None else runs**-0.5
@@ -95,6 +97,9 @@ def calibrate(
         # The tail is made smaller by what so few independent errors leave open.
         lower[b] = -_conformal(-ratio[chosen], 1 - tail, n)
         upper[b] = _conformal(ratio[chosen], 1 - tail, n)
+        if n < 1 / tail - 1:
+            # No quantile so far out is among so few, and their signs say nothing.
+            lower[b], upper[b] = min(lower[b], -_UNTOLD), max(upper[b], _UNTOLD)
     return Calibration(coefficients, lower, upper)
 
 
