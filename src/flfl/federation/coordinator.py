@@ -149,6 +149,15 @@ class Coordinator:
             envelopes += self._settle()
         return envelopes
 
+    def can_lose(self, site: str) -> bool:
+        """Whether the run could go on without a site: enough are left, and it is not one that the
+        question under way cannot do without."""
+        if site not in self._sites or len(self._sites) < 2:
+            return False
+        if self._waiting == (site,) and site not in self._answers:
+            return False
+        return self._security is None or self._security.can_lose(site)
+
     def _check(self, answer: Answer) -> None:
         asked = self._ask
         if asked is None or answer.run != self._run or answer.number != self._number:

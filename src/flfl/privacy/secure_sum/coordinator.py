@@ -185,6 +185,14 @@ class SecureSums:
         self._waiting.discard(site)
         return self._advance()
 
+    def can_lose(self, site: str) -> bool:
+        """Whether the run could go on without a site."""
+        if self._phase == "masked" and self._the_sum().whole and site in self._waiting:
+            return False
+        # While a phase is under way its answers so far count; whoever left is missed in the next.
+        here = {*self._waiting, *self._got} - self._gone if self._waiting else set(self.sites)
+        return len(here - {site}) >= self._roster.threshold
+
     # --- what came ---------------------------------------------------------------------------
 
     def _take_keys(self, frame: Frame) -> None:
