@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flfl.errors import FLFLError, InputError
 
 try:
@@ -27,7 +29,7 @@ def expand(data: bytes, size: int) -> bytes:
     return out
 
 
-def _zstd():  # type: ignore[no-untyped-def]
+def _zstd() -> Any:
     if zstandard is None:
         raise InputError(
             "compressed messages need zstandard",

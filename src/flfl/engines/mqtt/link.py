@@ -232,12 +232,11 @@ class Link:
 
     def _connect(self) -> Any:
         version = paho.MQTTv5 if self._protocol == 5 else paho.MQTTv311
-        extra = {} if self._protocol == 5 else {"clean_session": True}
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=f"flfl-{self.name}-{self.boot}",
+            clean_session=None if self._protocol == 5 else True,
             protocol=version,
-            **extra,
         )
         client.max_inflight_messages_set(_WINDOW)
         client.reconnect_delay_set(1, 8)

@@ -31,7 +31,8 @@ def run(
     """
     network, name = f"test-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex[:8]
     patience = patience or Patience(answer_within=60, finish_within=300)
-    ended, errors = threading.Event(), []
+    ended = threading.Event()
+    errors: list[Exception] = []
 
     def attend(site: Site, link: Link) -> None:
         def refused(error: FLFLError) -> None:

@@ -4,11 +4,11 @@
 
     flfl/NETWORK/to/SITE       coordinator to one site
     flfl/NETWORK/from/SITE     one site to the coordinator
-    flfl/NETWORK/status/SITE   whether the site is here (retained; its last will says that it is not)
+    flfl/NETWORK/status/SITE   whether the site is here (retained; its last will says no)
     flfl/NETWORK/all/...       coordinator to everyone (retained): status, plan, shared question
 
-A broker that lets a site write to its own ``from`` and ``status`` and read its own ``to`` and ``all``
-keeps every owner out of the others' affairs; ``deploy/acl`` is such a list.
+A broker that lets a site write to its own ``from`` and ``status`` and read its own ``to`` and
+``all`` keeps every owner out of the others' affairs; ``deploy/acl`` is such a list.
 """
 
 from __future__ import annotations
