@@ -1,5 +1,6 @@
 """A real Mosquitto on loopback and a free port, for tests."""
 
+import getpass
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
 
-LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true")
+LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true", f"user {getpass.getuser()}")
 
 
 def free_port():

@@ -1,6 +1,8 @@
 """Parties that are killed at any moment and told everything again: the same bits."""
 
 import random
+import resource
+import signal
 
 import numpy as np
 import pytest
@@ -143,7 +145,7 @@ def test_other_readings_at_the_restart_are_noticed(network, tmp_path):
     while inner.answered < 2:
         name, question = outbox.pop(0)
         outbox += inner.receive(parties.sites[name].receive(question))
-    table, sensors = network
+    table, _ = network
     parties.table = type(table)(table.values + 1.0 + table.values**2, table.positions, table.step)
     with pytest.raises(ReplayError, match="not the one that was sent before"):
         parties.site("site0")
@@ -198,12 +200,8 @@ class TestJournal:
         assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o600
 
     def test_a_full_disk_leaves_the_records_before(self, tmp_path):
-        import resource
-
         journal = Journal(tmp_path / "journal")
         journal.append(b"kept")
-        import signal
-
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import click
 
 from flfl.cli.audit import audit
+from flfl.cli.coordinator import coordinator
 from flfl.cli.data import data
 from flfl.cli.demo import demo
 from flfl.cli.evaluate import evaluate
+from flfl.cli.keys import keys
 from flfl.cli.methods import methods
 from flfl.cli.recover import recover
 from flfl.cli.say import FriendlyGroup
+from flfl.cli.site import site
+from flfl.cli.status import status
 
 
 @click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,3 +32,5 @@ def main(debug: bool) -> None:
 
 for verb in (demo, recover, evaluate, audit, methods, data):
     main.add_command(verb)
+for service in (coordinator, site, status, keys):
+    main.add_command(service)

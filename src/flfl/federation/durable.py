@@ -3,10 +3,10 @@
 Both state machines follow from their secrets and from what they accepted. So what they accept is
 written down before anything follows from it, and a new process is told all of it again.
 
-* The coordinator keeps all that its program was told (small), and the messages of the question under
-  way; the latter are forgotten when the question is answered.
-* A site keeps the questions that it answered and the hash of each answer. A question that comes again
-  is answered with the same bytes; another question of that number is refused.
+* The coordinator keeps all that its program was told (small), and the messages of the question
+  under way; the latter are forgotten when the question is answered.
+* A site keeps the questions that it answered and the hash of each answer. A question that comes
+  again is answered with the same bytes; another question of that number is refused.
 """
 
 from __future__ import annotations

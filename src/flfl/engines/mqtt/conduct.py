@@ -115,10 +115,18 @@ class Conduct:
         """Sites that have not answered."""
         return tuple(self._asked)
 
-    def begin(self) -> None:
-        """Send the first messages (of a resumed run: those that are still to be answered)."""
+    def begin(self, without: Sequence[str] = ()) -> None:
+        """Send the first messages (of a resumed run: those that are still to be answered).
+
+        ``without`` are sites of the roster that have no part in this run.
+        """
         self._began = time.monotonic()
-        self._post(self.coordinator.start())
+        waiting = dict(self.coordinator.start())
+        for site in without:
+            waiting.pop(site, None)
+            self.aside[site] = "it was not ready when the run began"
+            waiting |= dict(self.coordinator.absent(site))
+        self._post(list(waiting.items()))
 
     def take(self, heard: Heard) -> None:
         """Something came from a site."""
@@ -127,15 +135,14 @@ class Conduct:
             self._post_again(self._asked)
         if heard.branch != "from" or message is None:
             return
+        if message.kind not in ("here", "answer", "refused"):
+            return
         if message.run != self.run:
             self._drop("another run", heard.name)
-            return
-        if message.kind == "here":
+        elif message.kind == "here":
             self._is_here(heard.name)
-        elif message.kind in ("answer", "refused"):
-            self._answered(heard.name, message)
         else:
-            self._drop("unknown kind", heard.name)
+            self._answered(heard.name, message)
 
     def check(self) -> float:
         """Act on deadlines that have passed; returns seconds until the next one.

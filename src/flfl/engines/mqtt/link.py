@@ -86,19 +86,18 @@ class Link:
     ----------
     name : of the site, or ``coordinator``
     network : names the topic tree
-    status : what ``status`` says while connected; the last will says ``{"state": "gone"}``
+    observer : only looks on: hears the coordinator's status, says nothing and leaves no will
     """
 
-    def __init__(
-        self, broker: Broker, network: str, name: str, status: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, broker: Broker, network: str, name: str, *, observer: bool = False) -> None:
         if paho is None:
             raise InputError("the MQTT engine needs paho-mqtt", remedy="pip install 'flfl[mqtt]'")
         self.name, self.broker, self.topics = name, broker, Topics(network)
         self.boot = uuid.uuid4().hex[:12]
         self.dropped: Counter[str] = Counter()
         self.problem = ""
-        self._status = dict(status or {})
+        self._status: dict[str, Any] = {}
+        self._observer = observer
         self._heard: queue.Queue[Heard] = queue.Queue()
         self._inboxes: dict[tuple[str, str], Inbox] = {}
         self._pending: deque[Any] = deque()
@@ -168,6 +167,8 @@ class Link:
         return True
 
     def _publish_status(self) -> None:
+        if self._observer:
+            return
         document = {"state": "here", "boot": self.boot, **self._status}
         self._client.publish(self._own_status, json.dumps(document).encode(), qos=1, retain=True)
 
@@ -188,11 +189,11 @@ class Link:
 
     def close(self) -> None:
         """Say goodbye and disconnect."""
-        if self.connected:
-            info = self._client.publish(
-                self._own_status, json.dumps({"state": "left"}).encode(), qos=1, retain=True
-            )
-            self._delivered(info)
+        if self.connected and not self._observer:
+            said = json.dumps({**self._status, "state": "left"}).encode()
+            self._pending.append(self._client.publish(self._own_status, said, qos=1, retain=True))
+            while self._pending and self._delivered(self._pending.popleft()):
+                pass
         self._client.disconnect()
         self._client.loop_stop()
         self._up.clear()
@@ -242,7 +243,8 @@ class Link:
         client.reconnect_delay_set(1, 8)
         if self.broker.certificates is not None:
             client.tls_set_context(_tls(self.broker.certificates))
-        client.will_set(self._own_status, json.dumps({"state": "gone"}).encode(), 1, True)
+        if not self._observer:
+            client.will_set(self._own_status, json.dumps({"state": "gone"}).encode(), 1, True)
         client.on_connect, client.on_message = self._on_connect, self._on_message
         client.on_disconnect, client.on_socket_open = self._on_disconnect, _at_once
         client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
@@ -260,16 +262,19 @@ class Link:
         limit = getattr(facts, "MaximumPacketSize", None)
         if limit:
             self._piece = max(1024, min(self.broker.piece, limit - 16384))
-        mine = self.name == COORDINATOR
-        wanted = (
-            self.topics.heard_by_coordinator() if mine else self.topics.heard_by_site(self.name)
-        )
-        client.subscribe([(topic, 1) for topic in wanted])
+        client.subscribe([(topic, 1) for topic in self._wanted()])
         self._pending.clear()
         self._up.set()
         self.problem = ""
         self._publish_status()
         self._heard.put(Heard("link", self.name))
+
+    def _wanted(self) -> list[str]:
+        if self._observer:
+            return [self.topics.everyone("status")]
+        if self.name == COORDINATOR:
+            return self.topics.heard_by_coordinator()
+        return self.topics.heard_by_site(self.name)
 
     def _fall_back(self) -> None:
         """Speak 3.1.1 from now on. The old client cannot be stopped from its own thread."""

@@ -93,6 +93,11 @@ class FactorSite:
         """Told who is in the sum for which the guard is computed."""
         self._members = sites
 
+    @property
+    def finished(self) -> bool:
+        """Whether the last question was answered: the site's own result is there."""
+        return self.heads is not None and self.heads.done
+
     def recover(self) -> Array:
         """This site's estimates, in the readings' units."""
         assert self.heads is not None, "the run has not finished"

@@ -1,0 +1,222 @@
+"""Real processes on this machine: a broker, a coordinator and sites, with TLS and secure sums."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+
+from broker import Mosquitto
+from flfl import FLFL
+from flfl.data.synth import synthesize
+from flfl.deployment import keys
+from flfl.deployment.grid import TimeGrid
+from flfl.deployment.sources import Snapshot
+from flfl.deployment.tables import result_table
+
+START, STEP = "2024-01-01", "1h"
+
+
+def pooled(sensors=12, slots=240, n_sites=4, seed=0):
+    """One network's readings, with times, and the owner of each sensor."""
+    table, places = synthesize(
+        sensors, slots, rank=2, noise=0.5, missing=0.3, rng=np.random.default_rng(seed)
+    )
+    frame = table.values.round(3)
+    frame.index = pd.date_range(START, periods=slots, freq="h", name="time")
+    return frame, places, [f"site{i % n_sites}" for i in range(sensors)]
+
+
+class Deployment:
+    """Everything in one folder."""
+
+    def __init__(self, folder, data=None, tls=True, run="", deadlines="", secure=True, proxy=None):
+        self.folder, self.data, self.tls = folder, data or pooled(), tls
+        self.names = sorted(set(self.data[2]))
+        self.keys = folder / "keys"
+        self.processes = {}
+        self.run, self.deadlines, self.secure = run, deadlines, secure
+        self.proxy = proxy or {}
+        keys.make_authority(self.keys, "test")
+        keys.make_certificate(self.keys, "broker", hosts=["localhost", "127.0.0.1"])
+        keys.make_certificate(self.keys, "coordinator")
+        for name in self.names:
+            keys.make_site(self.keys, name)
+        keys.write_roster(self.keys, ())
+        self.broker = Mosquitto(folder / "broker", self._broker_lines())
+        self.write_readings()
+        self.write_configs()
+
+    def _broker_lines(self):
+        acl = self.folder / "broker" / "acl"
+        acl.parent.mkdir(parents=True, exist_ok=True)
+        lines = ["persistence false"]
+        if not self.tls:
+            return ["allow_anonymous true", *lines]
+        acl.write_text(
+            "user coordinator\ntopic readwrite flfl/#\n"
+            "pattern write flfl/+/from/%u\npattern write flfl/+/status/%u\n"
+            "pattern read flfl/+/to/%u\npattern read flfl/+/all/#\n"
+        )
+        return [
+            f"cafile {self.keys}/authority.pem", f"certfile {self.keys}/broker.pem",
+            f"keyfile {self.keys}/broker.key", "require_certificate true",
+            "use_identity_as_username true", f"crlfile {self.keys}/revoked.pem",
+            f"acl_file {acl}", *lines,
+        ]  # fmt: skip
+
+    def write_readings(self):
+        frame, places, owners = self.data
+        here = pd.DataFrame(
+            {"sensor_id": places.ids, "x": places.coordinates[:, 0], "y": places.coordinates[:, 1]}
+        )
+        if places.kind == "latlon":
+            here.columns = ["sensor_id", "latitude", "longitude"]
+        here.to_csv(self.folder / "sensors.csv", index=False)
+        for name in self.names:
+            mine = [c for c, owner in zip(frame.columns, owners, strict=True) if owner == name]
+            frame[mine].to_csv(self.folder / f"{name}.csv")
+
+    def _broker_section(self, name, certificate=None):
+        port = self.proxy.get(name, self.broker.port)
+        lines = [
+            "[broker]",
+            'host = "localhost"',
+            f"port = {port}",
+            "piece = 16384",
+            "keepalive = 5",
+        ]
+        if not self.tls:
+            return "\n".join([*lines, "plaintext = true"])
+        owner = certificate or name
+        return "\n".join(
+            [*lines, 'authority = "keys/authority.pem"', f'certificate = "keys/{owner}.pem"',
+             f'key = "keys/{owner}.key"']
+        )  # fmt: skip
+
+    def write_configs(self):
+        slots = len(self.data[0])
+        (self.folder / "coordinator.toml").write_text(
+            'network = "test"\nstate = "coordinator-state"\n'
+            f"{self._broker_section('coordinator')}\n"
+            f'[sites]\nroster = "keys/roster.json"\n'
+            f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
+            f'[map]\nsensors = "sensors.csv"\n'
+            f'[run]\neffort = "quick"\nsecure = {str(self.secure).lower()}\n{self.run}\n'
+            "[deadlines]\ngather_within = 60\nanswer_within = 60\nfinish_within = 240\n"
+            f'{self.deadlines}\n[report]\nlog = "coordinator.log"\n'
+        )
+        for name in self.names:
+            self.write_site(name)
+
+    def write_site(self, name, certificate=None, terms="", readings=""):
+        readings = readings or f'file = "{name}.csv"'
+        (self.folder / f"{name}.toml").write_text(
+            f'network = "test"\nname = "{name}"\nstate = "{name}-state"\nagain = 1.0\n'
+            f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n'
+            f"{self._broker_section(name, certificate)}\n"
+            f"[readings]\n{readings}\n"
+            f'sensors = "sensors.csv"\n[out]\nfile = "{name}-filled.csv"\n'
+            f"[terms]\nsecure = {str(self.secure).lower()}\n{terms}\n"
+            f'[report]\nlog = "{name}.log"\n'
+        )
+
+    def start(self, *parties, environment=None):
+        for name in parties or ("coordinator", *self.names):
+            module = ["-c", "from flfl.cli import main; main()", "coordinator"]
+            if name != "coordinator":
+                module = ["-m", "flfl.deployment.site"]
+            with (self.folder / f"{name}.err").open("ab") as errors:
+                self.processes[name] = self._spawn(name, module, errors, environment)
+        return self
+
+    def _spawn(self, name, module, errors, environment):
+        return subprocess.Popen(
+                [sys.executable, *module, str(self.folder / f"{name}.toml"),
+                 *(["--once"] if name != "coordinator" else [])],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**os.environ, **(environment or {})},
+            )  # fmt: skip
+
+    def kill(self, name):
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def wait(self, seconds=120, who=None):
+        """Until the parties have ended; their exit codes."""
+        until = time.monotonic() + seconds
+        codes = {}
+        for name in who or self.processes:
+            left = max(0.1, until - time.monotonic())
+            try:
+                codes[name] = self.processes[name].wait(left)
+            except subprocess.TimeoutExpired:
+                codes[name] = "still running"
+        return codes
+
+    def logs(self, name):
+        path = self.folder / f"{name}.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def said(self, name):
+        return [line["says"] for line in self.logs(name)]
+
+    def wait_for(self, name, words, seconds=60):
+        """Until a party's log holds the words."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if any(words in says for says in self.said(name)):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} never said {words!r}: {self.said(name)[-5:]}")
+
+    def journal_size(self, name):
+        found = list((self.folder / f"{name}-state" / "runs").glob("*/*.journal"))
+        return sum(path.stat().st_size for path in found)
+
+    def questions(self):
+        """How many questions the coordinator has had answered."""
+        found = list((self.folder / "coordinator-state" / "runs").glob("*/replies.journal"))
+        return found[0].stat().st_size if found else 0
+
+    def filled(self, name):
+        return (self.folder / f"{name}-filled.csv").read_bytes()
+
+    def shared(self):
+        (path,) = (self.folder / "coordinator-state" / "runs").glob("*/model.npz")
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files if name.startswith("model.")}
+
+    def close(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.broker.stop()
+
+
+def in_process(data, folder, **settings):
+    """The same run in one process: the shared model, and every owner's file as it writes it."""
+    from flfl.data.write import write_result
+
+    frame, places, owners = data
+    model = FLFL(effort="quick", **settings)
+    model.fit(frame, sensors=places, sites=owners)
+    files = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    grid = TimeGrid(START, STEP, len(frame))
+    for name in sorted(set(owners)):
+        mine = np.array([owner == name for owner in owners])
+        ids = tuple(c for c, here in zip(frame.columns, mine, strict=True) if here)
+        table = result_table(Snapshot(ids, frame.to_numpy().T[mine], None, ""), grid)
+        values = np.where(table.known, table.values.to_numpy(), model.estimates_[:, mine])
+        write_result(folder / f"{name}.csv", None, table, values)
+        files[name] = (folder / f"{name}.csv").read_bytes()
+    state = model.remembered_.published.state
+    return {f"model.{n}": getattr(state, n) for n in ("m", "A", "S", "F", "R")}, files
