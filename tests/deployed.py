@@ -1,11 +1,12 @@
 """Real processes on this machine: a broker, a coordinator and sites, with TLS and secure sums."""
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,20 @@ import pandas as pd
 from broker import Mosquitto
 from flfl import FLFL
 from flfl.data.synth import synthesize
-from flfl.deployment import keys
+from flfl.data.write import write_result
+from flfl.deployment import keys, tables
+from flfl.deployment.config import SiteConfig, read_config
+from flfl.deployment.coordinator import CoordinatorService
 from flfl.deployment.grid import TimeGrid
+from flfl.deployment.site import SiteService
 from flfl.deployment.sources import Snapshot
-from flfl.deployment.tables import result_table
+from flfl.engines.mqtt.attend import Attendance
+from flfl.engines.mqtt.conduct import Conduct
+from flfl.engines.mqtt.link import Link
+from flfl.errors import FLFLError
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.journal import Journal
+from flfl.federation.site import Site
 
 START, STEP = "2024-01-01", "1h"
 
@@ -31,6 +42,89 @@ def pooled(sensors=12, slots=240, n_sites=4, seed=0):
     return frame, places, [f"site{i % n_sites}" for i in range(sensors)]
 
 
+# Processes that begin with everything loaded: loading takes longer than a run.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["flfl.deployment.coordinator", "flfl.deployment.site", "flfl.deployment.tables", "deployed"]
+)
+
+
+def run_party(path, name, fault):
+    """One party's process."""
+    sys.stderr = Path(path).with_suffix(".err").open("a", buffering=1)
+    if fault is not None:
+        arm(*fault)
+    if name == "coordinator":
+        service = CoordinatorService(Path(path))
+        signal.signal(signal.SIGTERM, service.stop)
+        sys.exit(service.serve())
+    service = SiteService(Path(path), tables=_tables)
+    signal.signal(signal.SIGTERM, service.stop)
+    try:
+        service.serve(once=True)
+    except (FLFLError, OSError) as error:
+        sys.stderr.write(f"flfl: {error}\n")
+        sys.exit(1)
+
+
+def _tables(verb, path, folder, grid):
+    """In this process: it is one of a test, and has everything loaded."""
+    if verb == "read":
+        tables.snapshot(read_config(path, SiteConfig).readings, grid).save(folder / tables.READINGS)
+    else:
+        tables.write(read_config(path, SiteConfig), folder, grid)
+
+
+def arm(point, count):
+    """Kill this process with -9 when it comes to a point for the ``count``-th time."""
+    where, name, when = POINTS[point]
+    honest, passed = getattr(where, name), [0]
+
+    def now():
+        passed[0] += 1
+        return passed[0] == count
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(10)
+
+    def armed(*arguments, **named):
+        due = now()
+        if due and when == "before":
+            die()
+        if due and when == "torn":
+            _torn(arguments[0], arguments[1])
+            die()
+        result = honest(*arguments, **named)
+        if due and when == "after":
+            die()
+        return result
+
+    setattr(where, name, armed)
+
+
+def _torn(journal, record):
+    """Half of a record, as a crash leaves it."""
+    whole = len(record).to_bytes(4, "little") + bytes(4) + record
+    os.pwrite(journal._file, whole[: len(whole) // 2], journal._end)
+
+
+POINTS = {
+    "question received": (Site, "receive", "before"),
+    "answer computed": (Site, "receive", "after"),
+    "journal torn": (Journal, "append", "torn"),
+    "journal written": (Journal, "sync", "after"),
+    "answer sent": (Attendance, "_send", "after"),
+    "result written": (tables, "write_result", "after"),
+    "result begun": (tables, "write_result", "before"),
+    "answer accepted": (Coordinator, "receive", "before"),
+    "answer taken": (Coordinator, "receive", "after"),
+    "questions made": (Conduct, "_post", "before"),
+    "question sent": (Link, "send", "after"),
+    "messages forgotten": (Journal, "clear", "before"),
+}
+
+
 class Deployment:
     """Everything in one folder."""
 
@@ -38,7 +132,7 @@ class Deployment:
         self.folder, self.data, self.tls = folder, data or pooled(), tls
         self.names = sorted(set(self.data[2]))
         self.keys = folder / "keys"
-        self.processes = {}
+        self.processes, self.restarts = {}, {}
         self.run, self.deadlines, self.secure = run, deadlines, secure
         self.proxy = proxy or {}
         keys.make_authority(self.keys, "test")
@@ -125,39 +219,43 @@ class Deployment:
             f'[report]\nlog = "{name}.log"\n'
         )
 
-    def start(self, *parties, environment=None):
+    def start(self, *parties, fault=None):
+        """Start parties as processes of their own; ``fault`` is where they kill themselves."""
         for name in parties or ("coordinator", *self.names):
-            module = ["-c", "from flfl.cli import main; main()", "coordinator"]
-            if name != "coordinator":
-                module = ["-m", "flfl.deployment.site"]
-            with (self.folder / f"{name}.err").open("ab") as errors:
-                self.processes[name] = self._spawn(name, module, errors, environment)
+            self.processes[name] = _FORKS.Process(
+                target=run_party, args=(str(self.folder / f"{name}.toml"), name, fault)
+            )
+            self.processes[name].start()
         return self
 
-    def _spawn(self, name, module, errors, environment):
-        return subprocess.Popen(
-                [sys.executable, *module, str(self.folder / f"{name}.toml"),
-                 *(["--once"] if name != "coordinator" else [])],
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env={**os.environ, **(environment or {})},
-            )  # fmt: skip
-
     def kill(self, name):
-        self.processes[name].send_signal(signal.SIGKILL)
-        self.processes[name].wait()
+        """kill -9."""
+        self.processes[name].kill()
+        self.processes[name].join()
+
+    def supervise(self, seconds, restart_after=0.0):
+        """Start again whoever was killed, until all have ended; their exit codes."""
+        until, died = time.monotonic() + seconds, {}
+        while time.monotonic() < until:
+            codes = {name: process.exitcode for name, process in self.processes.items()}
+            if all(code is not None and code >= 0 for code in codes.values()):
+                return codes
+            for name, code in codes.items():
+                if code is not None and code < 0:
+                    died.setdefault(name, time.monotonic())
+                    if time.monotonic() - died[name] >= restart_after:
+                        del died[name]
+                        self.restarts[name] = self.restarts.get(name, 0) + 1
+                        self.start(name)
+            time.sleep(0.05)
+        return codes
 
     def wait(self, seconds=120, who=None):
         """Until the parties have ended; their exit codes."""
         until = time.monotonic() + seconds
-        codes = {}
         for name in who or self.processes:
-            left = max(0.1, until - time.monotonic())
-            try:
-                codes[name] = self.processes[name].wait(left)
-            except subprocess.TimeoutExpired:
-                codes[name] = "still running"
-        return codes
+            self.processes[name].join(max(0.1, until - time.monotonic()))
+        return {name: self.processes[name].exitcode for name in who or self.processes}
 
     def logs(self, name):
         path = self.folder / f"{name}.log"
@@ -195,16 +293,14 @@ class Deployment:
 
     def close(self):
         for process in self.processes.values():
-            if process.poll() is None:
+            if process.exitcode is None:
                 process.kill()
-                process.wait()
+                process.join()
         self.broker.stop()
 
 
 def in_process(data, folder, **settings):
     """The same run in one process: the shared model, and every owner's file as it writes it."""
-    from flfl.data.write import write_result
-
     frame, places, owners = data
     model = FLFL(effort="quick", **settings)
     model.fit(frame, sensors=places, sites=owners)
@@ -214,7 +310,7 @@ def in_process(data, folder, **settings):
     for name in sorted(set(owners)):
         mine = np.array([owner == name for owner in owners])
         ids = tuple(c for c, here in zip(frame.columns, mine, strict=True) if here)
-        table = result_table(Snapshot(ids, frame.to_numpy().T[mine], None, ""), grid)
+        table = tables.result_table(Snapshot(ids, frame.to_numpy().T[mine], None, ""), grid)
         values = np.where(table.known, table.values.to_numpy(), model.estimates_[:, mine])
         write_result(folder / f"{name}.csv", None, table, values)
         files[name] = (folder / f"{name}.csv").read_bytes()

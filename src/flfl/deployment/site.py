@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ _LOG = logging.getLogger("flfl.site")
 READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
 SECRET, WRITTEN, MODEL = "secret", "written", "model.npz"
 _READING_SECONDS = 3600.0
+Tables = Callable[[str, Path, Path, TimeGrid], None]
 
 
 class TableError(FLFLError):
@@ -53,9 +54,12 @@ class SiteService:
     Parameters
     ----------
     path : of the settings
+    tables : reads and writes the owner's tables: given ``read`` or ``write``, the settings, the
+        run's folder and the times. By default in a process of its own, which then ends.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: Tables | None = None) -> None:
+        self._tables = tables or in_own_process
         self.path, self.config = path, read_config(path, SiteConfig)
         config = self.config
         if config.name == COORDINATOR:
@@ -171,7 +175,7 @@ class SiteService:
             if not (folder / READINGS).exists():
                 shutil.rmtree(self.config.state / "calls", ignore_errors=True)
                 folder.mkdir(parents=True, mode=0o700)
-                self._table("read", folder, grid)
+                self._tables("read", self.path, folder, grid)
             taken = Snapshot.load(folder / READINGS)
             if not taken.alive.any():
                 raise TableError("there is no reading within the network's times")
@@ -189,18 +193,6 @@ class SiteService:
             readings=readings,
             geography=taken.geography,
         )
-
-    def _table(self, verb: str, folder: Path, grid: TimeGrid) -> None:
-        command = [sys.executable, "-m", "flfl.deployment.tables", verb, str(self.path)]
-        result = subprocess.run(
-            [*command, str(folder), json.dumps(asdict(grid))],
-            capture_output=True,
-            text=True,
-            timeout=_READING_SECONDS,
-        )
-        if result.returncode:
-            lines = result.stderr.strip().splitlines() or ["it ended without a word"]
-            raise TableError(lines[-1])
 
     # --- a run -------------------------------------------------------------------------------
 
@@ -315,7 +307,7 @@ class SiteService:
                 {"estimate": result.estimate, "lower": result.lower, "upper": result.upper},
             )
             self._keep_model(folder)
-            self._table("write", folder, self.agreement.grid)
+            self._tables("write", self.path, folder, self.agreement.grid)
             save_text(folder / WRITTEN, b"")
             self._done.add(self.agreement.run)
             self._runs += 1
@@ -359,6 +351,20 @@ class SiteService:
             "flfl_runs_total": self._runs,
             "flfl_dropped_total": dropped,
         }
+
+
+def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
+    """Read or write the owner's tables in another process."""
+    command = [sys.executable, "-m", "flfl.deployment.tables", verb, str(path), str(folder)]
+    result = subprocess.run(
+        [*command, json.dumps(asdict(grid))],
+        capture_output=True,
+        text=True,
+        timeout=_READING_SECONDS,
+    )
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["it ended without a word"]
+        raise TableError(lines[-1])
 
 
 def _plain(name: str) -> str:
