@@ -201,8 +201,8 @@ class Deployment:
             f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
             f'[map]\nsensors = "sensors.csv"\n'
             f'[run]\neffort = "quick"\nsecure = {str(self.secure).lower()}\n{self.run}\n'
-            "[deadlines]\ngather_within = 60\nanswer_within = 60\nfinish_within = 240\n"
-            f'{self.deadlines}\n[report]\nlog = "coordinator.log"\n'
+            "[deadlines]\ngather_within = 60\nanswer_within = 60\n"
+            f'{self.deadlines or "finish_within = 240"}\n[report]\nlog = "coordinator.log"\n'
         )
         for name in self.names:
             self.write_site(name)
@@ -238,7 +238,9 @@ class Deployment:
         until, died = time.monotonic() + seconds, {}
         while time.monotonic() < until:
             codes = {name: process.exitcode for name, process in self.processes.items()}
-            if all(code is not None and code >= 0 for code in codes.values()):
+            if all(code is not None and code >= 0 for code in codes.values()) or any(
+                code is not None and code > 0 for code in codes.values()
+            ):
                 return codes
             for name, code in codes.items():
                 if code is not None and code < 0:

@@ -9,9 +9,9 @@ import time
 class Proxy:
     """Stands between a party and the broker.
 
-    ``cut_after`` bytes in a direction ("up" is to the broker) all connections are cut, in the middle
-    of whatever is being said, and new ones refused for ``seconds``; ``stall`` keeps them open but
-    carries nothing; ``delay`` holds every piece back.
+    ``cut_after`` bytes in a direction ("up" is to the broker) all connections are cut, in the
+    middle of whatever is being said, and new ones refused for ``seconds``; ``stall`` keeps them
+    open but carries nothing; ``delay`` holds every piece back.
     """
 
     def __init__(self, target):

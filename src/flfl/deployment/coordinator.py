@@ -29,19 +29,20 @@ from flfl.deployment.grid import TimeGrid
 from flfl.deployment.keys import check_certificate, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import save_text
-from flfl.engines.mqtt.conduct import Conduct, RefusedBySiteError, StalledError
+from flfl.engines.mqtt.conduct import Conduct
 from flfl.engines.mqtt.link import Heard, Link
 from flfl.engines.mqtt.packets import Message
 from flfl.engines.mqtt.topics import COORDINATOR
-from flfl.errors import InputError
+from flfl.errors import FLFLError, InputError
 from flfl.estimators.dynamic import FLFL, Box
 from flfl.estimators.memory import Remembered, save_model
-from flfl.federation.coordinator import Coordinator, ProtocolError
+from flfl.federation.coordinator import Coordinator
 from flfl.federation.durable import DurableCoordinator
 from flfl.federation.factors import PROTOCOL, coordinate
+from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
 from flfl.model.graph import map_box, map_centre, to_plane
-from flfl.privacy.secure_sum import SecureSumError, SecureSums
+from flfl.privacy.secure_sum import SecureSums
 
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
@@ -121,7 +122,10 @@ class CoordinatorService:
             return False
         try:
             ran = self._run(agreement)
-        except (StalledError, RefusedBySiteError, SecureSumError, ProtocolError) as error:
+        except JournalError:
+            # The disk is full, say: the run goes on when the service is started again.
+            raise
+        except FLFLError as error:
             self.problem = str(error)
             _LOG.error("run %s failed: %s", agreement.run, error)
             self._end(agreement, str(error))

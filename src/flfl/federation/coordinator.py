@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,7 @@ class Coordinator:
         self._run = run
         self._witness = witness
         self._security = security
+        self._broken = False
         self._between: dict[str, Any] | None = None
         self._number = 0
         self.past: list[Replies] = []
@@ -116,6 +118,21 @@ class Coordinator:
     def sites(self) -> tuple[str, ...]:
         """The sites that have not dropped."""
         return self._sites
+
+    @property
+    def broken(self) -> bool:
+        """Whether the run is over because of an error: not a message that was refused, but the
+        program, or a sum that cannot be opened."""
+        return self._broken or (self._security is not None and self._security.failed)
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        """An error in here ends the run."""
+        try:
+            yield
+        except Exception:
+            self._broken = True
+            raise
 
     def start(self) -> list[Envelope]:
         """The first messages to send."""
@@ -203,18 +220,20 @@ class Coordinator:
         """Go on when everyone who was asked has answered."""
         if len(self._answers) < len(self._waiting):
             return []
-        if not self._waiting:
-            assert self._ask is not None
-            raise ProtocolError(f"the site that was asked for {self._ask.kind!r} is gone")
-        return self._reply(self._replies())
+        with self._fatal():
+            if not self._waiting:
+                assert self._ask is not None
+                raise ProtocolError(f"the site that was asked for {self._ask.kind!r} is gone")
+            return self._reply(self._replies())
 
     def _go_on(self, envelopes: list[Envelope]) -> list[Envelope]:
         """Begin the program, or give it a sum that has just been opened."""
         assert self._security is not None
-        if self._security.outcome is not None:
-            return self._reply(self._opened(self._security.take()))
-        if self._security.ready and self._number == 0:
-            return self._next(next(self._program, None))
+        with self._fatal():
+            if self._security.outcome is not None:
+                return self._reply(self._opened(self._security.take()))
+            if self._security.ready and self._number == 0:
+                return self._next(next(self._program, None))
         return envelopes
 
     def _reply(self, replies: Replies) -> list[Envelope]:

@@ -93,6 +93,11 @@ class DurableCoordinator:
         return self._inner.done
 
     @property
+    def broken(self) -> bool:
+        """Whether the run is over because of an error."""
+        return self._inner.broken
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The sites that have not dropped."""
         return self._inner.sites

@@ -13,6 +13,7 @@ from flfl.engines.mqtt.link import Heard, Link
 from flfl.engines.mqtt.packets import Message
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Envelope
+from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import bytes_by_kind, sender
 from flfl.privacy.secure_sum.wire import is_frame, question_span
@@ -36,6 +37,10 @@ class Coordinating(Interface):
     @property
     def done(self) -> bool:
         """Whether the program has ended."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error has ended it."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -189,6 +194,8 @@ class Conduct:
         try:
             envelopes = self.coordinator.receive(message.data)
         except FLFLError as error:
+            if self.coordinator.broken or isinstance(error, JournalError):
+                raise
             self._drop(str(error), site)
             return
         self.ledger.sent_up(bytes_by_kind(message.data))

@@ -101,6 +101,11 @@ class SecureSums:
         return self._phase == "ready" and self.outcome is None
 
     @property
+    def failed(self) -> bool:
+        """Whether too few were left, or a sum could not be opened: the run is over."""
+        return self._phase == "failed"
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The sites that are in the run and not gone."""
         names = self._roster.names if self._network is None else self._network.present
