@@ -167,8 +167,8 @@ def table(path: Path) -> None:
     for kind in sorted(by_kind, key=lambda kind: (kind == "all", kind)):
         c = by_kind[kind]
         print(
-            f"| {kind} | {c['schedules']} | {c['struck']} | {c['wrong']} | {c['lost']} | {c['hung']}"
-            f" | {c['failed']} | {c['seconds']:.0f} |"
+            f"| {kind} | {c['schedules']} | {c['struck']} | {c['wrong']} | {c['lost']}"
+            f" | {c['hung']} | {c['failed']} | {c['seconds']:.0f} |"
         )
 
 

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import time
@@ -52,12 +53,22 @@ _FORKS.set_forkserver_preload(
 def run_party(path, name, fault):
     """One party's process."""
     sys.stderr = Path(path).with_suffix(".err").open("a", buffering=1)
-    if fault is not None:
+    if fault is not None and fault[0] == "disk full":
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault[1], resource.RLIM_INFINITY))
+    elif fault is not None and fault[0] == "clock":
+        honest = time.time
+        time.time = lambda: honest() + fault[1]
+    elif fault is not None:
         arm(*fault)
     if name == "coordinator":
         service = CoordinatorService(Path(path))
         signal.signal(signal.SIGTERM, service.stop)
-        sys.exit(service.serve())
+        try:
+            sys.exit(service.serve())
+        except (FLFLError, OSError) as error:
+            sys.stderr.write(f"flfl: {error}\n")
+            sys.exit(1)
     service = SiteService(Path(path), tables=_tables)
     signal.signal(signal.SIGTERM, service.stop)
     try:
@@ -128,13 +139,15 @@ POINTS = {
 class Deployment:
     """Everything in one folder."""
 
-    def __init__(self, folder, data=None, tls=True, run="", deadlines="", secure=True, proxy=None):
+    def __init__(
+        self, folder, data=None, tls=True, run="", deadlines="", secure=True, answer_within=60
+    ):
         self.folder, self.data, self.tls = folder, data or pooled(), tls
         self.names = sorted(set(self.data[2]))
         self.keys = folder / "keys"
         self.processes, self.restarts = {}, {}
         self.run, self.deadlines, self.secure = run, deadlines, secure
-        self.proxy = proxy or {}
+        self.proxy, self.answer_within = {}, answer_within
         keys.make_authority(self.keys, "test")
         keys.make_certificate(self.keys, "broker", hosts=["localhost", "127.0.0.1"])
         keys.make_certificate(self.keys, "coordinator")
@@ -151,11 +164,8 @@ class Deployment:
         lines = ["persistence false"]
         if not self.tls:
             return ["allow_anonymous true", *lines]
-        acl.write_text(
-            "user coordinator\ntopic readwrite flfl/#\n"
-            "pattern write flfl/+/from/%u\npattern write flfl/+/status/%u\n"
-            "pattern read flfl/+/to/%u\npattern read flfl/+/all/#\n"
-        )
+        shipped = Path(__file__).resolve().parent.parent / "deploy" / "acl"
+        acl.write_text(shipped.read_text())
         return [
             f"cafile {self.keys}/authority.pem", f"certfile {self.keys}/broker.pem",
             f"keyfile {self.keys}/broker.key", "require_certificate true",
@@ -201,7 +211,7 @@ class Deployment:
             f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
             f'[map]\nsensors = "sensors.csv"\n'
             f'[run]\neffort = "quick"\nsecure = {str(self.secure).lower()}\n{self.run}\n'
-            "[deadlines]\ngather_within = 60\nanswer_within = 60\n"
+            f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
             f'{self.deadlines or "finish_within = 240"}\n[report]\nlog = "coordinator.log"\n'
         )
         for name in self.names:

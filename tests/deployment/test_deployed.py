@@ -28,3 +28,20 @@ def test_four_sites_with_tls_and_secure_sums_equal_one_process(tmp_path, wanted)
         check(deployment, wanted)
     finally:
         deployment.close()
+
+
+@pytest.mark.slow
+def test_a_new_site_joins_between_runs_and_nothing_of_it_leaves(tmp_path):
+    deployment = Deployment(tmp_path, pooled(10, 96, n_sites=5), run="every = 600")
+    config = tmp_path / "coordinator.toml"
+    config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 8"))
+    try:
+        deployment.start("coordinator", "site0", "site1", "site2", "site3")
+        codes = deployment.wait(120, ["site0", "site1", "site2", "site3"])
+        assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
+        deployment.start("site4")
+        assert deployment.wait(60, ["site4"]) == {"site4": 0}, deployment.said("site4")[-4:]
+        deployment.wait_for("coordinator", "site4 has joined", 10)
+        assert b",," not in deployment.filled("site4")
+    finally:
+        deployment.close()

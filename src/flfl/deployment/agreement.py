@@ -127,7 +127,7 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
         )
     if plan.guarded and plan.projection == "adaptive":
         raise AgreementError("an adaptive projection needs a trusted coordinator")
-    if terms.secure and not agreement.secure:
+    if terms.secure and not agreement.secure and agreement.kind == "fit":
         raise AgreementError("the run has no secure sums, which this owner asks for")
     if agreement.secure and agreement.roster != roster:
         raise AgreementError("the coordinator's list of sites is not this site's")

@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from flfl.estimators.memory import Remembered, save_model
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.durable import DurableCoordinator
 from flfl.federation.factors import PROTOCOL, coordinate
+from flfl.federation.factors.program import Published
 from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
 from flfl.model.graph import map_box, map_centre, to_plane
@@ -89,6 +90,8 @@ class CoordinatorService:
         self.agreement: Agreement | None = None
         self.link: Link | None = None
         self._durable: DurableCoordinator | None = None
+        self._finished: tuple[Agreement, Published] | None = None
+        self._joined: set[str] = set()
         self._told = 0.0
         self._runs = 0
         self.metrics = Metrics(config.report, COORDINATOR, self._figures)
@@ -135,9 +138,70 @@ class CoordinatorService:
         return ran
 
     def _rest(self, seconds: float) -> None:
+        """Until the next run is due; meanwhile sites that had no part in the last one may join."""
         until = time.monotonic() + seconds
-        while not self.stopping and time.monotonic() < until:
-            self._hear(min(1.0, until - time.monotonic()))
+        while not self.stopping and (left := until - time.monotonic()) > 0:
+            self._hear(min(1.0, left))
+            if (newcomer := self._newcomer()) is not None:
+                self._fold_in(newcomer)
+
+    def _newcomer(self) -> str | None:
+        if self._finished is None:
+            return None
+        for name, status in self.here.items():
+            if status.get("state") == "here" and name not in self._joined:
+                return name
+        return None
+
+    def _fold_in(self, site: str) -> None:
+        """Let a site fit its sensors to the finished model: nothing of its readings leaves."""
+        assert self._finished is not None
+        last, published = self._finished
+        self._joined.add(site)
+        if not self._call_one(site):
+            return
+        agreement = replace(
+            last,
+            kind="join",
+            call=self._call,
+            sites=(site,),
+            plan=replace(last.plan, boost=False),
+        )
+        ledger, sizes = Ledger(), dict[str, int]()
+        run = coordinate(agreement.plan, agreement.grid.slots, ledger, sizes)
+        program = run.fold_in(published, alone=True)
+        inner = Coordinator(program, PROTOCOL, [site], sizes, agreement.run)
+        assert self.link is not None
+        self.conduct = Conduct(
+            inner, self.link, agreement.run, ledger, patience_of(self.config.deadlines, 1)
+        )
+        plan = Message("plan", agreement.run, {}, agreement.to_bytes())
+        self.link.send(self.link.topics.to_site(site), plan)
+        self.conduct.begin()
+        try:
+            while not inner.done and not self.stopping:
+                if (heard := self._hear(min(self.conduct.check(), 0.5))) is not None:
+                    self.conduct.take(heard)
+            _LOG.info("%s has joined the model of run %s", site, last.run)
+        except FLFLError as error:
+            _LOG.warning("%s could not join: %s", site, error)
+        self.conduct.end()
+        self.conduct = None
+
+    def _call_one(self, site: str) -> bool:
+        """Whether a site can take part."""
+        assert self.link is not None
+        self._call = uuid.uuid4().hex[:16]
+        data = json.dumps(asdict(self.grid)).encode()
+        call = Message("call", "", {"call": self._call}, data)
+        self.ready.pop(site, None)
+        self.link.send(self.link.topics.to_site(site), call)
+        until = time.monotonic() + self.config.deadlines.gather_within
+        while site not in self.ready and site not in self.unable and not self.stopping:
+            self._hear(0.5)
+            if time.monotonic() > until:
+                return False
+        return site in self.ready
 
     def _hear(self, seconds: float) -> Heard | None:
         """The next message; what is about presence is taken here."""
@@ -309,6 +373,7 @@ class CoordinatorService:
         finished = self._durable.done
         self._durable.close()
         if finished and run.published is not None:
+            self._finished, self._joined = (agreement, run.published), set(agreement.sites)
             save_model(
                 self._folder(agreement.run) / MODEL, Remembered(agreement.plan, run.published, {})
             )

@@ -129,7 +129,7 @@ class SiteService:
             return
         takers = {"call": self._called, "plan": self._planned, "ended": self._ended}
         try:
-            if heard.branch == "all" and message.kind in takers:
+            if message.kind in takers:
                 takers[message.kind](message)
             elif message.kind == "aside":
                 self._leave(f"the run goes on without this site: {message.about.get('why', '')}")
@@ -206,16 +206,12 @@ class SiteService:
         if agreement.run != message.run or agreement.network != self.config.network:
             raise AgreementError("what was announced is another run than it says")
         if self.config.name not in agreement.sites:
-            self._join(agreement)
+            _LOG.info("run %s is without this site", agreement.run)
             return
         digest = "" if self.roster is None else self.roster.digest.hex()
         check_terms(agreement, self.config.terms, digest)
         self._leave("another run begins")
         self._begin(agreement)
-
-    def _join(self, agreement: Agreement) -> None:
-        """Not among the sites of this run: perhaps next time."""
-        _LOG.info("run %s is without this site", agreement.run)
 
     def _begin(self, agreement: Agreement) -> None:
         assert self.link is not None
@@ -235,7 +231,8 @@ class SiteService:
         self.program = self._program(agreement, folder)
         secret = own_secret(folder / SECRET)
         security = None
-        if agreement.secure and agreement.kind == "fit":
+        # Also where nothing is to be summed: with it, no sum is ever given in the plain.
+        if agreement.secure or self.config.terms.secure:
             assert self.identity is not None
             assert self.roster is not None
             security = SecureSite(self.config.name, self.identity, self.roster, secret)

@@ -194,9 +194,9 @@ class Link:
             self._pending.append(self._client.publish(self._own_status, said, qos=1, retain=True))
             while self._pending and self._delivered(self._pending.popleft()):
                 pass
+        self._up.clear()
         self._client.disconnect()
         self._client.loop_stop()
-        self._up.clear()
 
     def _on_message(self, _client: Any, _data: Any, packet: Any) -> None:
         # Nothing that anybody sends may end this thread.
