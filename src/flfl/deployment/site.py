@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -41,6 +43,8 @@ _LOG = logging.getLogger("flfl.site")
 READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
 SECRET, WRITTEN, MODEL = "secret", "written", "model.npz"
 _READING_SECONDS = 3600.0
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""Numbers of glibc's ``mallopt``."""
 Tables = Callable[[str, Path, Path, TimeGrid], None]
 
 
@@ -287,8 +291,6 @@ class SiteService:
         )
 
     def _refused(self, error: FLFLError) -> None:
-        if isinstance(error, JournalError):
-            raise error
         self._trouble(f"refused a question: {error}")
 
     def _finish(self) -> None:
@@ -369,8 +371,17 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:120]
 
 
+def _give_back() -> None:
+    """Let large arrays go back to the system when they are freed, not stay for the next ones."""
+    with suppress(OSError, AttributeError, ValueError):
+        tune = ctypes.CDLL(None).mallopt
+        tune(_MMAP_THRESHOLD, 2**17)
+        tune(_ARENA_MAX, 1)
+
+
 def main(arguments: list[str]) -> int:
     """``CONFIG [--once]``."""
+    _give_back()
     try:
         service = SiteService(Path(arguments[0]))
         signal.signal(signal.SIGTERM, service.stop)

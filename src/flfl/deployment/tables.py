@@ -115,11 +115,11 @@ def _query(settings: ReadingSettings) -> Table:
             remedy="Give database, or set FLFL_DATABASE to keep the password out of the file",
         )
     try:
-        engine = sqlalchemy.create_engine(address)
+        # No pool: one query, and the connection is closed whatever comes of it.
+        engine = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
         with engine.connect() as connection:
             rows = connection.execute(sqlalchemy.text(settings.query or ""))
             frame = pd.DataFrame(rows.fetchall(), columns=list(rows.keys()))
-        engine.dispose()
     except Exception as error:
         # Drivers raise what they like; their text may hold the password, so only its kind is told.
         raise InputError(

@@ -9,6 +9,7 @@ from typing import Protocol as Interface
 from flfl.engines.mqtt.link import Link
 from flfl.engines.mqtt.packets import Message
 from flfl.errors import FLFLError
+from flfl.federation.journal import JournalError
 
 _TEXT = 500
 """Letters of a reason that are sent at the most."""
@@ -85,6 +86,9 @@ class Attendance:
             answer = Message("answer", self._run, {"re": question.id}, self._site.receive(data))
             self._answered = answer
             self.answers += 1
+        except JournalError:
+            # Not a refusal: the answer could not be written down, so it has not been given.
+            raise
         except FLFLError as error:
             why = str(error)[:_TEXT]
             answer = Message("refused", self._run, {"re": question.id, "why": why})
