@@ -8,13 +8,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flfl.data.whole import write_files
 from flfl.deployment.config import ReportSettings
 from flfl.errors import InputError, explained
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
 
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -110,6 +112,8 @@ class Metrics:
             self._server.server_close()
 
     def _serve(self, port: int) -> ThreadingHTTPServer:
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
         metrics = self
 
         class Handler(BaseHTTPRequestHandler):

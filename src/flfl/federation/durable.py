@@ -45,7 +45,7 @@ class DurableSite:
     def __init__(self, site: Site, path: Path) -> None:
         self.name = site.name
         self._site, self._journal = site, Journal(path)
-        self._question, self._answer = b"", b""
+        self._asked, self._answer = b"", b""
         for number, record in enumerate(self._journal.records, 1):
             digest, question = record[:_HASH], record[_HASH:]
             answer = site.receive(question)
@@ -55,18 +55,19 @@ class DurableSite:
                     " interruption; the readings, the program or the machine have changed."
                     " Remove the run's folder to leave the run"
                 )
-            self._question, self._answer = question, answer
+            self._asked, self._answer = hashlib.sha256(question).digest(), answer
         self.replayed = len(self._journal.records)
         self._journal.records = []
 
     def receive(self, data: bytes) -> bytes:
         """Answer a question; the same one again with the same bytes."""
-        if data == self._question:
+        asked = hashlib.sha256(data).digest()
+        if asked == self._asked:
             return self._answer
         answer = self._site.receive(data)
         self._journal.append(hashlib.sha256(answer).digest() + data)
         self._journal.sync()
-        self._question, self._answer = data, answer
+        self._asked, self._answer = asked, answer
         return answer
 
     def close(self) -> None:

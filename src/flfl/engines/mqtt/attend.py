@@ -64,10 +64,7 @@ class Attendance:
             return
         self._heard_at = time.monotonic()
         if branch == "all" and message.kind == "shared":
-            # The last two: the next one may come before the answer to this one is asked again.
-            self._shared[message.id] = message.data
-            while len(self._shared) > 2:
-                del self._shared[next(iter(self._shared))]
+            self._shared = {message.id: message.data}
         elif branch == "to" and message.kind == "question":
             self._question = message
         if self._question is not None:

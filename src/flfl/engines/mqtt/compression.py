@@ -6,11 +6,6 @@ from typing import Any
 
 from flfl.errors import FLFLError, InputError
 
-try:
-    import zstandard
-except ImportError:  # pragma: no cover - the tests have it
-    zstandard = None  # type: ignore[assignment]
-
 
 def compress(data: bytes) -> bytes:
     """zstd at its quick level."""
@@ -30,10 +25,12 @@ def expand(data: bytes, size: int) -> bytes:
 
 
 def _zstd() -> Any:
-    if zstandard is None:
+    try:
+        import zstandard
+    except ImportError:
         raise InputError(
             "compressed messages need zstandard",
             where="compress",
             remedy="pip install 'flfl[mqtt]', or set compress = false",
-        )
+        ) from None
     return zstandard
