@@ -1,8 +1,14 @@
 """Real processes over TLS with secure sums: the same bits as in one process."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from broker import MOSQUITTO
 from deployed import Deployment, in_process, pooled
 
 
@@ -45,3 +51,24 @@ def test_a_new_site_joins_between_runs_and_nothing_of_it_leaves(tmp_path):
         assert b",," not in deployment.filled("site4")
     finally:
         deployment.close()
+
+
+@pytest.mark.slow
+def test_the_demo_kills_a_site_and_ends_equal(tmp_path):
+    demo = Path(__file__).resolve().parents[2] / "deploy" / "demo.sh"
+    command = tmp_path / "flfl"
+    main = "from flfl.cli import main; main()"
+    command.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{main}' \"$@\"\n")
+    command.chmod(0o755)
+    if MOSQUITTO is None:
+        pytest.skip("mosquitto is not installed: the demo is not run here")
+    result = subprocess.run(
+        [str(demo), str(tmp_path / "out")],
+        env={**os.environ, "FLFL": str(command), "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("equal to the result of one process") == 5
+    assert "killed east with -9" in result.stdout
