@@ -29,7 +29,7 @@ class BrokerSettings:
     protocol: int = 0
     keepalive: int = 20
     piece: int = 2**18
-    largest: int = 2**28
+    largest: int = 2**26
     compress: bool = False
 
 

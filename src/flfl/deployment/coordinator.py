@@ -7,20 +7,15 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.data.files import load_file
-from flfl.data.sensor_columns import id_column
-from flfl.data.sensors import read_sensors
 from flfl.deployment.agreement import Agreement
 from flfl.deployment.config import (
     CoordinatorConfig,
-    MapSettings,
     broker_of,
     patience_of,
     read_config,
@@ -28,13 +23,14 @@ from flfl.deployment.config import (
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.keys import check_certificate, load_roster
 from flfl.deployment.logs import Metrics, start_logging
-from flfl.deployment.sources import save_text
+from flfl.deployment.place import place_of
+from flfl.deployment.sources import folder_name, save_text
 from flfl.engines.mqtt.conduct import Conduct
 from flfl.engines.mqtt.link import Heard, Link
 from flfl.engines.mqtt.packets import Message
 from flfl.engines.mqtt.topics import COORDINATOR
 from flfl.errors import FLFLError, InputError
-from flfl.estimators.dynamic import FLFL, Box
+from flfl.estimators.dynamic import FLFL
 from flfl.estimators.memory import Remembered, save_model
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.durable import DurableCoordinator
@@ -42,21 +38,11 @@ from flfl.federation.factors import PROTOCOL, coordinate
 from flfl.federation.factors.program import Published
 from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
-from flfl.model.graph import map_box, map_centre, to_plane
 from flfl.privacy.secure_sum import SecureSums
 
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
 _STATUS_SECONDS = 2.0
-
-
-@dataclass
-class Place:
-    """The published map: ``latlon``, ``metric`` or nothing, its centre and its corners."""
-
-    geography: str = ""
-    centre: tuple[float, float] = (0.0, 0.0)
-    box: Box | None = None
 
 
 class CoordinatorService:
@@ -92,7 +78,7 @@ class CoordinatorService:
         self._durable: DurableCoordinator | None = None
         self._finished: tuple[Agreement, Published] | None = None
         self._joined: set[str] = set()
-        self._told = 0.0
+        self._told, self._said = 0.0, dict[str, Any]()
         self._runs = 0
         self.metrics = Metrics(config.report, COORDINATOR, self._figures)
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -270,7 +256,7 @@ class CoordinatorService:
         return agreement
 
     def _folder(self, run: str) -> Path:
-        return self.config.state / "runs" / (run or "none")
+        return self.config.state / "runs" / folder_name(run)
 
     def _gather(self) -> Agreement | None:
         """Ask who can take part, until all can or the time is up."""
@@ -448,10 +434,15 @@ class CoordinatorService:
 
     def _tell(self, *, force: bool = False) -> None:
         assert self.link is not None
-        if force or time.monotonic() - self._told >= _STATUS_SECONDS:
-            self._told = time.monotonic()
-            self.link.say(**self.status())
-            self.metrics.write()
+        if not force and time.monotonic() - self._told < _STATUS_SECONDS:
+            return
+        self._told = time.monotonic()
+        self.metrics.write()
+        # Every site hears it: only news is told.
+        status = self.status()
+        if force or status != self._said:
+            self._said = status
+            self.link.say(**status)
 
     def _figures(self) -> dict[str, float]:
         conduct, link = self.conduct, self.link
@@ -467,34 +458,3 @@ class CoordinatorService:
             "flfl_bytes_down_total": 0 if conduct is None else conduct.ledger.bytes_down,
             "flfl_dropped_total": 0 if link is None else sum(link.dropped.values()),
         }
-
-
-def place_of(settings: MapSettings | None) -> Place:
-    """The published map from the settings."""
-    if settings is None:
-        return Place()
-    if settings.sensors is not None:
-        sensors = read_sensors(settings.sensors, _ids(settings.sensors))
-        if sensors.coordinates is None or sensors.kind is None:
-            raise InputError("the sensors have no places", where=str(settings.sensors))
-        corners, kind = sensors.coordinates, sensors.kind
-        centre = map_centre(corners, kind)
-        return Place(kind, centre, map_box(to_plane(corners, kind, centre)))
-    for kind, first, second in (
-        ("latlon", settings.latitude, settings.longitude),
-        ("metric", settings.x, settings.y),
-    ):
-        if first is not None and second is not None and len(first) == len(second) == 2:
-            corners = np.array([[a, b] for a in first for b in second])
-            centre = map_centre(corners, kind)
-            return Place(kind, centre, map_box(to_plane(corners, kind, centre)))
-    raise InputError(
-        "the map needs a sensors file, or two ranges",
-        where="[map]",
-        remedy="Give latitude = [south, north] and longitude = [west, east], or x and y",
-    )
-
-
-def _ids(path: Path) -> list[str]:
-    raw = load_file(path)
-    return [str(name).strip() for name in raw.columns[id_column(raw)].to_pylist()]

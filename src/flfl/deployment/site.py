@@ -24,7 +24,7 @@ from flfl.deployment.config import SiteConfig, broker_of, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.keys import check_certificate, load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
-from flfl.deployment.sources import Snapshot, save_arrays, save_text
+from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
 from flfl.engines.mqtt.attend import Attendance
 from flfl.engines.mqtt.link import Heard, Link
 from flfl.engines.mqtt.packets import Message
@@ -93,6 +93,7 @@ class SiteService:
         self._coordinator = ""
         self._done: set[str] = set()
         self._runs = 0
+        self._said: dict[str, str] = {}
         self.problem = ""
         self.stopping = False
         self.metrics = Metrics(config.report, config.name, self._figures)
@@ -161,8 +162,10 @@ class SiteService:
     def _say(self) -> None:
         assert self.link is not None
         run = "" if self.agreement is None else self.agreement.run
-        answers = 0 if self.attendance is None else self.attendance.answers
-        self.link.say(run=run, answers=answers, problem=self.problem[:500])
+        said = {"run": run, "problem": self.problem[:500]}
+        if said != self._said:
+            self._said = said
+            self.link.say(**said)
 
     def _report(self, kind: str, run: str = "", **about: str | int) -> None:
         assert self.link is not None
@@ -173,7 +176,7 @@ class SiteService:
     def _called(self, message: Message) -> None:
         """Somebody asks who can take part: read the source, say yes or why not."""
         call = str(message.about.get("call", ""))
-        folder = self.config.state / "calls" / _plain(call)
+        folder = self.config.state / "calls" / folder_name(call)
         try:
             grid = TimeGrid(**json.loads(message.data))
             if not (folder / READINGS).exists():
@@ -219,7 +222,7 @@ class SiteService:
 
     def _begin(self, agreement: Agreement) -> None:
         assert self.link is not None
-        folder = self.config.state / "runs" / _plain(agreement.run)
+        folder = self.config.state / "runs" / folder_name(agreement.run)
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
             self._runs += 1
@@ -227,7 +230,7 @@ class SiteService:
             return
         if not (folder / PLAN).exists():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            source = self.config.state / "calls" / _plain(agreement.call) / READINGS
+            source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
             if not source.exists():
                 raise AgreementError("the run was announced before this site's readings were read")
             Snapshot.load(source).save(folder / READINGS)
@@ -298,7 +301,7 @@ class SiteService:
         if self.program is None or not self.program.finished or self.agreement is None:
             self._say()
             return
-        folder = self.config.state / "runs" / _plain(self.agreement.run)
+        folder = self.config.state / "runs" / folder_name(self.agreement.run)
         if self.agreement.run not in self._done:
             result = self.program.heads.recovered()  # type: ignore[union-attr]
             save_arrays(
@@ -334,7 +337,7 @@ class SiteService:
             return
         if why:
             self._trouble(why)
-        folder = self.config.state / "runs" / _plain(self.agreement.run)
+        folder = self.config.state / "runs" / folder_name(self.agreement.run)
         if self._durable is not None:
             self._durable.close()
         for name in (SECRET, JOURNAL, READINGS, RESULT):
@@ -364,11 +367,6 @@ def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["it ended without a word"]
         raise TableError(lines[-1])
-
-
-def _plain(name: str) -> str:
-    """A run's name as a folder's."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:120]
 
 
 def _give_back() -> None:

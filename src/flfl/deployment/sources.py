@@ -74,6 +74,17 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
     write_files({path: write}, private=True)
 
 
+def folder_name(run: str) -> str:
+    """A run's name as a folder's: whatever was announced, it is one folder and no path.
+
+    Examples
+    --------
+    >>> folder_name("../north-1")
+    '___north-1'
+    """
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in run)[:120] or "_"
+
+
 def save_text(path: Path, text: bytes) -> None:
     """A small private file; all of it or nothing."""
 

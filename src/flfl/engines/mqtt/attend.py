@@ -48,9 +48,13 @@ class Attendance:
         self.answers = 0
 
     def here(self) -> None:
-        """Say that this site is in the run and waits for its question."""
+        """Say that this site is in the run and waits: for its question, or for the part of it
+        that all sites share."""
         self._heard_at = time.monotonic()
-        self._link.send(self._link.topics.from_site(self._link.name), Message("here", self._run))
+        about: dict[str, str | int] = {}
+        if self._question is not None:
+            about["lacks"] = self._question.about.get("shared", "")
+        self._send(Message("here", self._run, about))
 
     def tick(self) -> None:
         """Ask again when nothing was heard for a while."""
@@ -63,7 +67,7 @@ class Attendance:
             self._link.dropped["another run"] += 1
             return
         self._heard_at = time.monotonic()
-        if branch == "all" and message.kind == "shared":
+        if message.kind == "shared":
             self._shared = {message.id: message.data}
         elif branch == "to" and message.kind == "question":
             self._question = message

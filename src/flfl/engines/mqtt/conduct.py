@@ -137,7 +137,10 @@ class Conduct:
         """Something came from a site."""
         message = heard.message
         if heard.branch == "link":
-            self._post_again(self._asked)
+            # Perhaps it is the broker that has forgotten everything.
+            if self._shared is not None:
+                self.link.send(self.link.topics.everyone("shared"), self._shared, retain=True)
+            self._post_again(list(self._asked))
         if heard.branch != "from" or message is None:
             return
         if message.kind not in ("here", "answer", "refused"):
@@ -145,7 +148,7 @@ class Conduct:
         if message.run != self.run:
             self._drop("another run", heard.name)
         elif message.kind == "here":
-            self._is_here(heard.name)
+            self._is_here(heard.name, message.about.get("lacks"))
         else:
             self._answered(heard.name, message)
 
@@ -207,15 +210,19 @@ class Conduct:
             raise RefusedBySiteError(f"{why} (the run cannot go on without {site})")
         self._go_on_without(site, f"it refuses: {why}")
 
-    def _is_here(self, site: str) -> None:
+    def _is_here(self, site: str, lacks: str | int | None) -> None:
         if site in self.aside:
             self.link.send(
                 self.link.topics.to_site(site),
                 Message("aside", self.run, {"why": self.aside[site]}),
             )
-        asked = self._asked.get(site)
-        if asked is not None and time.monotonic() - asked.sent >= self._again:
-            self._post_again([site])
+        asked, shared = self._asked.get(site), self._shared
+        if asked is None or time.monotonic() - asked.sent < self._again:
+            return
+        if shared is not None and lacks == shared.id:
+            # The broker should have kept it for whoever comes; it goes to this site alone.
+            self.link.send(self.link.topics.to_site(site), shared)
+        self._post_again([site])
 
     # --- lateness ----------------------------------------------------------------------------
 
@@ -279,11 +286,7 @@ class Conduct:
                 return Message("question", self.run, about, data[:start] + data[stop:])
         return Message("question", self.run, {}, data)
 
-    def _post_again(self, sites: Sequence[str] | dict[str, _Asked]) -> None:
-        if not sites:
-            return
-        if self._shared is not None:
-            self.link.send(self.link.topics.everyone("shared"), self._shared, retain=True)
+    def _post_again(self, sites: Sequence[str]) -> None:
         for site in sites:
             asked = self._asked[site]
             asked.sent = time.monotonic()

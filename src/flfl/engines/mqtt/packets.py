@@ -26,7 +26,7 @@ MAGIC = b"FLM1"
 _PREFIX = struct.Struct("<4sIH")
 _LARGEST_HEADER = 8192
 _OVERHEAD = _PREFIX.size + _LARGEST_HEADER
-LARGEST_MESSAGE = 2**28
+LARGEST_MESSAGE = 2**26
 """Bytes of a message, unless told otherwise: a question of 8,760 slots and rank 20 is 1.4 MB."""
 PIECE = 2**18
 
