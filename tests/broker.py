@@ -1,6 +1,7 @@
 """A real Mosquitto on loopback and a free port, for tests."""
 
 import getpass
+import random
 import shutil
 import socket
 import subprocess
@@ -15,9 +16,12 @@ LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true", f"user {getpass.getus
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to clients, so that none of them takes it first."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 class Mosquitto:
