@@ -86,10 +86,9 @@ class DeadlineSettings:
 
 @dataclass(frozen=True)
 class SiteList:
-    """Who may take part, who no longer may, and how many are enough."""
+    """Who may take part, and how many are enough (at least the secure sum's threshold)."""
 
     roster: Path
-    revoked: Path | None = None
     quorum: int = 0
 
 

@@ -18,6 +18,7 @@ from flfl.errors import InputError, explained
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
+_METRICS_SECONDS = 5.0
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -84,6 +85,7 @@ class Metrics:
         self, settings: ReportSettings, party: str, figures: Callable[[], Mapping[str, float]]
     ) -> None:
         self._path, self._figures, self._labels = settings.metrics_file, figures, {"party": party}
+        self._written = -_METRICS_SECONDS
         self._server: ThreadingHTTPServer | None = None
         if settings.metrics_port:
             remedy = "Choose another metrics_port"
@@ -96,8 +98,9 @@ class Metrics:
         return metrics_text(self._figures(), self._labels)
 
     def write(self) -> None:
-        """Bring the file up to date."""
-        if self._path is not None:
+        """Bring the file up to date, every few seconds."""
+        if self._path is not None and time.monotonic() - self._written >= _METRICS_SECONDS:
+            self._written = time.monotonic()
             text = self.text().encode()
 
             def put(file: BinaryIO) -> None:

@@ -246,6 +246,7 @@ class Link:
         if not self._observer:
             client.will_set(self._own_status, json.dumps({"state": "gone"}).encode(), 1, True)
         client.on_connect, client.on_message = self._on_connect, self._on_message
+        client.on_connect_fail, client.on_subscribe = self._on_connect_fail, self._on_subscribe
         client.on_disconnect, client.on_socket_open = self._on_disconnect, _at_once
         client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
         client.loop_start()
@@ -263,11 +264,22 @@ class Link:
         if limit:
             self._piece = max(1024, min(self.broker.piece, limit - 16384))
         client.subscribe([(topic, 1) for topic in self._wanted()])
+
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: Any, codes: Any, _facts: Any) -> None:
+        """Connected is who hears: from now on nothing that is said to this party is lost."""
+        if any(code.is_failure for code in codes):
+            _LOG.warning("the broker does not let this party read all that it should")
         self._pending.clear()
         self._up.set()
         self.problem = ""
         self._publish_status()
         self._heard.put(Heard("link", self.name))
+
+    def _on_connect_fail(self, _client: Any, _data: Any) -> None:
+        why = "it does not answer, or refuses this party's certificate"
+        if not self.problem:
+            _LOG.warning("the broker at %s:%d: %s", self.broker.host, self.broker.port, why)
+        self.problem = why
 
     def _wanted(self) -> list[str]:
         if self._observer:
