@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 
 from flfl.engines.mqtt.attend import Attendance
-from flfl.engines.mqtt.conduct import Conduct, Patience, Tap
+from flfl.engines.mqtt.conduct import Conduct, Patience, RefusedBySiteError, Tap
 from flfl.engines.mqtt.link import Broker, Link
 from flfl.engines.mqtt.topics import COORDINATOR
 from flfl.errors import FLFLError
@@ -33,6 +33,7 @@ def run(
     patience = patience or Patience(answer_within=60, finish_within=300)
     ended = threading.Event()
     errors: list[Exception] = []
+    refusal: RefusedBySiteError | None = None
 
     def attend(site: Site, link: Link) -> None:
         def refused(error: FLFLError) -> None:
@@ -69,6 +70,9 @@ def run(
             if heard is not None and not ended.is_set():
                 conduct.take(heard)
         conduct.end()
+    except RefusedBySiteError as error:
+        # The site's own error, which tells more, may not be there yet.
+        refusal = error
     finally:
         ended.set()
         for thread in threads:
@@ -78,3 +82,5 @@ def run(
             link.close()
     if errors:
         raise errors[0]
+    if refusal is not None:
+        raise refusal
