@@ -19,6 +19,8 @@ from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from parties import asked_until, parties
 
+pytestmark = pytest.mark.usefixtures("every_engine")
+
 
 @pytest.fixture(scope="module")
 def network():

@@ -13,6 +13,8 @@ from flfl.federation.site import Site
 from flfl.model.graph import region_laplacian
 from flfl.model.objective import Weights
 
+pytestmark = pytest.mark.usefixtures("every_engine")
+
 N, M, RANK = 40, 6, 2
 REGIONS = np.array([0, 0, 0, 1, 1, 2])
 SIZES = {"slots": N, "rank": RANK}

@@ -16,6 +16,8 @@ from flfl.model.shared import guard, sensor_step
 from flfl.model.shared.dynamics import Covariances
 from parties import asked_until, parties
 
+pytestmark = pytest.mark.usefixtures("every_engine")
+
 
 @pytest.fixture(scope="module")
 def network():

@@ -16,6 +16,8 @@ from flfl.privacy.secure_sum import BelowThresholdError
 from flfl.privacy.secure_sum.wire import peek
 from parties import parties
 
+pytestmark = pytest.mark.usefixtures("every_engine")
+
 PROTOCOL = {
     "count": Exchange(
         {"x": Field("float")}, {"a": Field("sum", ("size",)), "b": Field("sum", ("*", 2))}

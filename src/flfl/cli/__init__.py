@@ -19,6 +19,10 @@ SUMMARIES = {
     "audit": "Run every attack on a configuration, on READINGS (default: the bundled data).",
     "methods": "List the methods.",
     "data": "Data sets: list them, or make one up.",
+    "coordinator": "Call the sites together and carry the run that CONFIG describes.",
+    "site": "Take part in the network's runs with the readings that CONFIG names.",
+    "status": "Ask the broker what the coordinator last said.",
+    "keys": "Make the certificates, identities and the roster of a network.",
     "completion": "Print the script that makes SHELL complete verbs, options and methods.",
 }
 """The first sentence of each verb's help."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from flfl.data.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
+from flfl.data.whole import Writer, real_path, write_files
 from flfl.errors import InputError, explained
+
+__all__ = ["OUTPUT_SUFFIXES", "Writer", "check_writable", "write_files"]
 
 OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES
 _ANYONE_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
-Writer = Callable[[BinaryIO], None]
 
 
 def check_writable(
@@ -75,7 +74,7 @@ def _check_target(path: Path, suffixes: Sequence[str]) -> None:
 
 
 def _check_directory(path: Path) -> None:
-    directory = _real(path).parent
+    directory = real_path(path).parent
     if not directory.is_dir():
         raise InputError(
             f"the directory {str(directory)!r} does not exist",
@@ -96,68 +95,4 @@ def _check_directory(path: Path) -> None:
 def _same_file(path: Path, source: Path) -> bool:
     if path.exists() and source.exists():
         return path.samefile(source)
-    return _real(path) == _real(source)
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def write_files(
-    writers: Mapping[Path, Writer] | Mapping[str | Path, Writer], *, private: bool = False
-) -> None:
-    """Write files that appear under their names only when every one of them is complete.
-
-    The bytes of each go to a temporary file beside it and are forced to the disk; then all take
-    their names. On any failure before that the temporary files are removed and older files stay
-    as they were. A name that ends in ``.gz`` is compressed, without a time stamp, so equal content
-    gives equal bytes. ``private`` files are readable by their owner only, at every moment.
-    """
-    staged: list[tuple[Path, Path]] = []
-    try:
-        for path, write in writers.items():
-            target = _real(Path(path))
-            handle, name = tempfile.mkstemp(
-                prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
-            )
-            staged.append((Path(name), target))
-            _write(handle, target, write)
-        for temporary, target in staged:
-            os.chmod(temporary, 0o600 if private else _mode_for(target))
-        for temporary, target in staged:
-            os.replace(temporary, target)
-    finally:
-        for temporary, _ in staged:
-            temporary.unlink(missing_ok=True)
-    for directory in {target.parent for _, target in staged}:
-        _sync_directory(directory)
-
-
-def _write(handle: int, target: Path, write: Writer) -> None:
-    with os.fdopen(handle, "wb") as file:
-        if target.suffix.lower() == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                write(cast(BinaryIO, packed))
-        else:
-            write(file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _mode_for(target: Path) -> int:
-    """The mode of the file that is replaced, or what a plain ``open`` would have given."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _sync_directory(directory: Path) -> None:
-    # Makes the new name survive a power cut; not every system allows it.
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    return real_path(path) == real_path(source)

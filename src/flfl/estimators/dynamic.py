@@ -33,6 +33,7 @@ from flfl.privacy.account import account_path, load_account, own_secret, save_ac
 from flfl.privacy.budget import check_delta
 from flfl.privacy.secure_sum import LEAST_SITES, default_threshold
 
+Box = tuple[tuple[float, float], tuple[float, float]]
 _COUNT = Interval(Integral, 1, None, closed="left")
 
 
@@ -253,7 +254,11 @@ class FLFL(BaseRecoverer):
         warm = self._warm
         if warm is not None:
             self._check_warm(warm)
-        plan = self._plan(box, sensors, int((~np.isnan(Y)).sum())) if warm is None else warm.plan
+        if warm is None:
+            n_sites, readings = len(self.partition_.site_names), int((~np.isnan(Y)).sum())
+            plan = self.plan(len(sensors.ids), n_sites, readings, box, self.period_)
+        else:
+            plan = warm.plan
         sensing = [
             self._sensing(Y, name, positions, sensors, plane) for name in self.partition_.site_names
         ]
@@ -302,7 +307,17 @@ class FLFL(BaseRecoverer):
             cohort=cohort,
         )
 
-    def _plan(self, box: Any, sensors: Sensors, readings: int) -> FactorPlan:
+    def plan(
+        self, n_sensors: int, n_sites: int, readings: int, box: Box | None = None, period: int = 0
+    ) -> FactorPlan:
+        """What all parties of a run agree on beforehand; None stays open until sums decide it.
+
+        Parameters
+        ----------
+        readings : how many there are, or at the most; only a privacy budget asks
+        box : corners of the map that the owners publish; period : the season worth trying
+        """
+        self._validate_params()
         trusted = self.max_exposure >= 1
         if self.projection == "adaptive" and not trusted:
             raise InputError(
@@ -324,21 +339,20 @@ class FLFL(BaseRecoverer):
             noise = {"epsilon": float(self.epsilon), "delta": delta, "bounds": bounds}
             # Hidden in secure sums, the shares of enough sites are noise enough; else each
             # site needs all of it.
-            n_sites = len(self.partition_.site_names)
             if self._hides(n_sites):
                 honest = int(np.ceil((1 - self.collusion) * n_sites))
                 noise["noise_sites"] = min(default_threshold(n_sites), honest, n_sites - 1)
         return FactorPlan(
             collusion=float(self.collusion),
             blur=float(self.blur),
-            n_sensors=len(sensors.ids),
+            n_sensors=n_sensors,
             **noise,
             max_exposure=float(self.max_exposure),
             projection=self.projection or ("adaptive" if trusted else "fixed"),  # type: ignore[arg-type]
             rank=self.rank,
             transform=self.transformation,  # type: ignore[arg-type]
             period=self.season,
-            candidate_period=self.period_,
+            candidate_period=period,
             length=self.length,
             noise=self.noise,
             rounds=self.rounds,

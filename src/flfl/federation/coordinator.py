@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +76,10 @@ class Coordinator:
     witness : sees every question with its replies, as the program does
     security : hides the sites' answers in their sums: then every question whose answer is nothing
         but sums is a secure sum, and this object never holds a single site's numbers
+
+    Attributes
+    ----------
+    past : all that the program was told so far; with :meth:`saved` it is all of the run's state
     """
 
     def __init__(
@@ -95,7 +101,10 @@ class Coordinator:
         self._run = run
         self._witness = witness
         self._security = security
+        self._broken = False
+        self._between: dict[str, Any] | None = None
         self._number = 0
+        self.past: list[Replies] = []
         self._ask: Ask | None = None
         self._waiting: tuple[str, ...] = ()
         self._answers: dict[str, Answer] = {}
@@ -110,12 +119,48 @@ class Coordinator:
         """The sites that have not dropped."""
         return self._sites
 
+    @property
+    def broken(self) -> bool:
+        """Whether the run is over because of an error: not a message that was refused, but the
+        program, or a sum that cannot be opened."""
+        return self._broken or (self._security is not None and self._security.failed)
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        """An error in here ends the run."""
+        try:
+            yield
+        except Exception:
+            self._broken = True
+            raise
+
     def start(self) -> list[Envelope]:
         """The first messages to send."""
         if self._security is not None:
             # Keys come first; the program begins when they are exchanged.
             return self._security.start()
         return self._next(next(self._program, None))
+
+    def saved(self) -> dict[str, Any]:
+        """Besides :attr:`past`, what it takes to :meth:`resume` (between two questions only)."""
+        security = None if self._security is None else self._between
+        return {"sites": list(self._sites), "security": security}
+
+    def resume(self, past: Sequence[Replies], saved: Mapping[str, Any]) -> list[Envelope]:
+        """Be as another coordinator with the same program, after these replies; returns what it
+        would send next. The program is told everything once more: it holds no other state."""
+        ask = next(self._program, None)
+        for replies in past:
+            self._number += 1
+            self.past.append(replies)
+            try:
+                ask = self._program.send(replies)
+            except StopIteration:
+                ask = None
+        self._sites = tuple(saved["sites"])
+        if self._security is not None:
+            self._security.restore(saved["security"])
+        return self._next(ask)
 
     def receive(self, data: bytes) -> list[Envelope]:
         """Take one site's answer; returns the messages to send now, if any."""
@@ -149,6 +194,15 @@ class Coordinator:
             envelopes += self._settle()
         return envelopes
 
+    def can_lose(self, site: str) -> bool:
+        """Whether the run could go on without a site: enough are left, and it is not one that the
+        question under way cannot do without."""
+        if site not in self._sites or len(self._sites) < 2:
+            return False
+        if self._waiting == (site,) and site not in self._answers:
+            return False
+        return self._security is None or self._security.can_lose(site)
+
     def _check(self, answer: Answer) -> None:
         asked = self._ask
         if asked is None or answer.run != self._run or answer.number != self._number:
@@ -166,23 +220,28 @@ class Coordinator:
         """Go on when everyone who was asked has answered."""
         if len(self._answers) < len(self._waiting):
             return []
-        if not self._waiting:
-            assert self._ask is not None
-            raise ProtocolError(f"the site that was asked for {self._ask.kind!r} is gone")
-        return self._reply(self._replies())
+        with self._fatal():
+            if not self._waiting:
+                assert self._ask is not None
+                raise ProtocolError(f"the site that was asked for {self._ask.kind!r} is gone")
+            return self._reply(self._replies())
 
     def _go_on(self, envelopes: list[Envelope]) -> list[Envelope]:
         """Begin the program, or give it a sum that has just been opened."""
         assert self._security is not None
-        if self._security.outcome is not None:
-            return self._reply(self._opened(self._security.take()))
-        if self._security.ready and self._number == 0:
-            return self._next(next(self._program, None))
+        with self._fatal():
+            if self._security.outcome is not None:
+                return self._reply(self._opened(self._security.take()))
+            if self._security.ready and self._number == 0:
+                return self._next(next(self._program, None))
         return envelopes
 
     def _reply(self, replies: Replies) -> list[Envelope]:
         if self._witness is not None and self._ask is not None:
             self._witness(self._ask, replies)
+        self.past.append(replies)
+        if self._security is not None:
+            self._between = self._security.saved()
         try:
             return self._next(self._program.send(replies))
         except StopIteration:

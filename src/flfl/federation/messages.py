@@ -170,6 +170,16 @@ def kind_of(data: bytes) -> str:
     return next(iter(bytes_by_kind(data)))
 
 
+def sender(data: bytes) -> str | None:
+    """The site that a message says it comes from, None where that cannot be read (unchecked)."""
+    try:
+        if is_frame(data):
+            return peek(data).site
+        return str(_read_header(data, answer=True)[0]["site"])
+    except FLFLError:
+        return None
+
+
 _SECURE_KINDS = {
     "hello": "keys",
     "keys": "keys",

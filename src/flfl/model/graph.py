@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
-from flfl.data.table import CoordinateKind
+if TYPE_CHECKING:
+    from flfl.data.table import CoordinateKind
 
 Array = NDArray[np.float64]
 Symmetrize = Literal["none", "mean", "max"]
@@ -45,8 +45,28 @@ def to_metric(coordinates: Array, kind: CoordinateKind) -> Array:
     )
 
 
-def to_plane(coordinates: Array, kind: CoordinateKind) -> Array:
-    """Places on a flat map (M, 2): kilometres east and north of the middle, or x and y as given.
+def map_centre(coordinates: Array, kind: CoordinateKind) -> tuple[float, float]:
+    """The middle of a map: latitude and longitude in radians; 0 and 0 for x and y.
+
+    Examples
+    --------
+    >>> lat, lon = map_centre(np.array([[0.0, 179.0], [0.0, -179.0]]), "latlon")
+    >>> lat, round(abs(lon), 6)
+    (0.0, 3.141593)
+    """
+    if kind == "metric":
+        return 0.0, 0.0
+    lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
+    # A circular mean: the middle of 179 and -179 degrees is 180, not 0.
+    return float(lat.mean()), float(np.angle(np.exp(1j * lon).mean()))
+
+
+def to_plane(
+    coordinates: Array, kind: CoordinateKind, centre: tuple[float, float] | None = None
+) -> Array:
+    """Places on a flat map (M, 2): kilometres east and north of the centre, or x and y as given.
+
+    The centre is :func:`map_centre` of these places where none was agreed on.
 
     Examples
     --------
@@ -56,10 +76,9 @@ def to_plane(coordinates: Array, kind: CoordinateKind) -> Array:
     if kind == "metric":
         return np.asarray(coordinates, dtype=float)
     lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
-    # A circular mean: the middle of 179 and -179 degrees is 180, not 0.
-    middle = np.angle(np.exp(1j * lon).mean())
-    east = np.angle(np.exp(1j * (lon - middle))) * np.cos(lat.mean())
-    return EARTH_RADIUS_METRES / 1000 * np.column_stack([east, lat - lat.mean()])
+    north, middle = centre or map_centre(coordinates, kind)
+    east = np.angle(np.exp(1j * (lon - middle))) * np.cos(north)
+    return EARTH_RADIUS_METRES / 1000 * np.column_stack([east, lat - north])
 
 
 def map_box(plane: Array) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -115,6 +134,9 @@ def find_regions(
     >>> find_regions(xy, "metric", 2, np.random.default_rng(0)).tolist()
     [0, 1, 0, 1]
     """
+    # Large, and needed here only: a site never looks for regions.
+    from sklearn.cluster import KMeans
+
     points = to_metric(coordinates, kind)
     n_regions = min(n_regions, len(np.unique(points, axis=0)))
     kmeans = KMeans(n_regions, n_init=10, random_state=int(rng.integers(2**31)))

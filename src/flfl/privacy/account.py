@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.data.atomic import write_files
+from flfl.data.whole import write_files
 from flfl.errors import InputError, explained
 
 Array = NDArray[np.float64]

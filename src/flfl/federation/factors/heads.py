@@ -121,6 +121,11 @@ class LocalHeads:
                 break
         return float(np.abs(self.Y[self.at] - self._honest).mean()) if self.near.size else np.inf
 
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to be asked."""
+        return self._recovered is not None
+
     def recovered(self) -> Recovered:
         """The result, once the run has ended."""
         assert self._recovered is not None, "the run has not finished"

@@ -73,8 +73,8 @@ LATER: Next = {
 }
 """New slots on an earlier run's model."""
 
-JOINING: Next = {"": ("adopt",), "adopt": ("heads",), **_HEADS}
-"""New sensors on a finished model."""
+JOINING: Next = {"": ("adopt",), "adopt": ("heads", "choose"), **_HEADS, "choose": ()}
+"""New sensors on a finished model: heads are chosen together, or by each site alone."""
 
 _RESTARTS = 3
 """How often the preparation may begin again."""

@@ -170,9 +170,9 @@ class Coordination:
         self._phase = "heads"
         yield from choose(self.plan, self.sizes, self._ask)
 
-    def fold_in(self, earlier: Published) -> Program:
+    def fold_in(self, earlier: Published, *, alone: bool = False) -> Program:
         """New sensors on a finished model: no round, and nothing of their readings leaves but
-        the sums of held-out errors that choose among their heads."""
+        the sums of held-out errors that choose among their heads; ``alone``, not even those."""
         settings = earlier.settings
         self.settings, self.published = settings, earlier
         self._phase = "heads"
@@ -186,7 +186,10 @@ class Coordination:
             released=earlier.windows.released,
             **earlier.state.body(),
         )
-        yield from choose(self.plan, self.sizes, self._ask)
+        if alone:
+            yield self._ask("choose")
+        else:
+            yield from choose(self.plan, self.sizes, self._ask)
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
         self.ledger.exchanges[self._phase] += 1

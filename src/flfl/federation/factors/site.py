@@ -93,6 +93,11 @@ class FactorSite:
         """Told who is in the sum for which the guard is computed."""
         self._members = sites
 
+    @property
+    def finished(self) -> bool:
+        """Whether the last question was answered: the site's own result is there."""
+        return self.heads is not None and self.heads.done
+
     def recover(self) -> Array:
         """This site's estimates, in the readings' units."""
         assert self.heads is not None, "the run has not finished"
@@ -443,24 +448,8 @@ class FactorSite:
             return {}
         for _ in range(_ALONE_STEPS if self._noisy else 1):
             self._fit_sensors(m, A, S, F, R)
-        E = self.J * (self.Y - self.P @ m.T)
-        seen = dynamics.observe(F, R, self.windows.released)
-        level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
-        memory = self.memory
-        if memory is not None:
-            P = memory.predictive
-        elif "predictive step" in self.plan.without:
-            P = self.P
-        else:
-            P = self._predictive(E, m, A, S, seen, level)
-        spread = loo.own_spread(self.u, self.smoother, self.windows)
-        K = loo.own_gain(spread, self.B, self.windows, seen, A, S, self.cov, level, self.gain)
-        own = np.clip(np.einsum("ik,itk->it", self.P, K, optimize=True), 0.0, 0.9)
-        fall = loo.own_fall(spread, P, self.B, self.windows, seen, A, S, level, self.gain)
-        # The shared curve as it would be without the reading itself.
-        curve = P @ m.T
-        without = curve - np.einsum("ik,itk->it", P, K, optimize=True) * E / (1 - own)
-        if memory is not None:
+        P, curve, without, fall = self._without_itself(m, A, S, F, R)
+        if (memory := self.memory) is not None:
             curve = np.hstack([memory.curve, curve])
             without = np.hstack([memory.without, without])
             earlier = np.zeros((*memory.without.shape, fall.shape[2]), np.float32)
@@ -470,6 +459,28 @@ class FactorSite:
         )
         self._start_heads(curve, without, fall)
         return {}
+
+    def _without_itself(
+        self, m: Array, A: Array, S: Array, F: Array, R: Array
+    ) -> tuple[Array, Array, Array, Fall]:
+        """``p_i`` for gaps, the shared curve, the same as it would be without the reading itself,
+        and how a reading's part falls off in time."""
+        E = self.J * (self.Y - self.P @ m.T)
+        seen = dynamics.observe(F, R, self.windows.released)
+        level = self.gain * float(np.minimum(self.windows.per_slot(self.w), 1.0).mean())
+        if self.memory is not None:
+            P = self.memory.predictive
+        elif "predictive step" in self.plan.without:
+            P = self.P
+        else:
+            P = self._predictive(E, m, A, S, seen, level)
+        spread = loo.own_spread(self.u, self.smoother, self.windows)
+        fall = loo.own_fall(spread, P, self.B, self.windows, seen, A, S, level, self.gain)
+        K = loo.own_gain(spread, self.B, self.windows, seen, A, S, self.cov, level, self.gain)
+        own = np.clip(np.einsum("ik,itk->it", self.P, K, optimize=True), 0.0, 0.9)
+        curve = P @ m.T
+        without = curve - np.einsum("ik,itk->it", P, K, optimize=True) * E / (1 - own)
+        return P, curve, without, fall
 
     def _predictive(
         self, E: Array, m: Array, A: Array, S: Array, seen: dynamics.Observation, level: float

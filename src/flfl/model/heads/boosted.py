@@ -7,10 +7,13 @@ what they will meet in the gaps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
 from flfl.model.heads.interpolation import Neighbours
 
@@ -111,6 +114,9 @@ def fit_boosted(X: Table, target: Array) -> HistGradientBoostingRegressor:
     >>> model.predict(X[[0, -1]]).round(1) + 0.0
     array([0., 1.])
     """
+    # Large: a site loads it when a run comes to its boosted head, and only then.
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
     model = HistGradientBoostingRegressor(
         loss="absolute_error",
         max_iter=TREES,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+
+from flfl.model.nonnegative import nnls
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
+from flfl.model.nonnegative import nnls
 from flfl.model.shared.dynamics import observe
 from flfl.model.shared.windows import Windows
 

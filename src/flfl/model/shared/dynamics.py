@@ -37,10 +37,10 @@ class Covariances:
     lag: Array  # (L, k, k)
     weights: Array  # (N, L), rows add up to one
 
-    def full(self) -> Array:
-        """``V_t`` at every slot (N, k, k)."""
+    def full(self, slots: slice = slice(None)) -> Array:
+        """``V_t`` at every slot, or at some (N, k, k)."""
         L, k, _ = self.table.shape
-        return (self.weights @ self.table.reshape(L, -1)).reshape(-1, k, k)
+        return (self.weights[slots] @ self.table.reshape(L, -1)).reshape(-1, k, k)
 
     def quadratic(self, P: Array) -> Array:
         """``p_i V_t p_i^T`` for all sensors and slots (M, N)."""

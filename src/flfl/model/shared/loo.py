@@ -18,6 +18,8 @@ Single = NDArray[np.float32]
 
 IMPULSE_REACH = 10
 """Slots on either side over which one reading is followed."""
+_SLOTS = 1024
+"""Slots at a time where matrices of each of them are at hand."""
 SENSOR_REACH = 24
 """The same for all readings of a sensor together."""
 FAST = 0.75
@@ -54,8 +56,13 @@ def own_gain(
     taps = _taps(B, windows, seen, A, S, level, gain, IMPULSE_REACH)
     K = np.matmul(spread, taps.astype(np.float32))
     mean_V, _ = posterior_gain(A, S, seen.average(seen.CF, windows), level)
-    local = cov.full() @ np.linalg.inv(mean_V)
-    return np.matmul(local[None].astype(np.float32), K[..., None])[..., 0]
+    relative = np.linalg.inv(mean_V)
+    # A year of hours with k = 20 is 28 MB of covariances: a few slots at a time.
+    for start in range(0, K.shape[1], _SLOTS):
+        here = slice(start, start + _SLOTS)
+        local = (cov.full(here) @ relative).astype(np.float32)
+        K[:, here] = np.matmul(local[None], K[:, here, :, None])[..., 0]
+    return K
 
 
 def own_fall(

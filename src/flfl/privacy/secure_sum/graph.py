@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import hypergeom
 
 COMPLETE_UP_TO = 100
 """Below this many sites a sparse graph saves too little to give up its simpler promise."""
@@ -62,6 +61,9 @@ def degree_for(
     complete = Degree(n_sites - 1, threshold)
     if n_sites <= COMPLETE_UP_TO:
         return complete
+    # Large, and needed for large networks only.
+    from scipy.stats import hypergeom
+
     bad, gone = int(np.ceil(corrupt * n_sites)), int(np.ceil(dropout * n_sites))
     for k in range(2, n_sites - 1, 2):
         most_bad = int(hypergeom.isf(SECURITY / n_sites, n_sites - 1, bad, k))

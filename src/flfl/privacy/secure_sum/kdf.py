@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 
 PROTOCOL = b"flfl secure sum 1"
 """Stands in every derivation and signature: keys of another protocol or version never fit."""
@@ -41,3 +42,26 @@ def expand(key: bytes, info: bytes) -> bytes:
 def digest(*parts: bytes | str | int) -> bytes:
     """SHA-256 of the parts, joined unambiguously under the protocol's name."""
     return hashlib.sha256(framed(PROTOCOL, *parts)).digest()
+
+
+class Randomness:
+    """Where a site's secrets of a run come from: the operating system, or one secret of that run.
+
+    Guarantees
+    ----------
+    * From a secret, the same use, run and number give the same bytes, so that a site which was
+      interrupted answers again what it answered before; any other gives unrelated bytes.
+    * ``repr`` does not give the secret away.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret
+
+    def draw(self, size: int, use: str, run: str, number: int = 0) -> bytes:
+        """So many bytes for one use."""
+        if self._secret is None:
+            return os.urandom(size)
+        return hashlib.shake_256(framed(PROTOCOL, self._secret, use, run, number)).digest(size)
+
+    def __repr__(self) -> str:
+        return f"Randomness({'of the system' if self._secret is None else 'from a secret'})"

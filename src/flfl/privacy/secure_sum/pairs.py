@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from flfl.privacy.secure_sum.errors import SecureSumError
 from flfl.privacy.secure_sum.identity import SIGNATURE_BYTES, Identity, Roster
-from flfl.privacy.secure_sum.kdf import PROTOCOL, expand, framed
+from flfl.privacy.secure_sum.kdf import PROTOCOL, Randomness, expand, framed
 
 RUN_KEYS_BYTES = 32 + 32 + SIGNATURE_BYTES
 
@@ -24,8 +24,19 @@ class RunKeys:
       and keys: valid for nobody else and in no other run.
     """
 
-    def __init__(self, name: str, identity: Identity, roster: Roster, run: str) -> None:
-        self._masks, self._channel = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        roster: Roster,
+        run: str,
+        randomness: Randomness | None = None,
+    ) -> None:
+        randomness = randomness or Randomness()
+        self._masks, self._channel = (
+            X25519PrivateKey.from_private_bytes(randomness.draw(32, use, run))
+            for use in ("run key masks", "run key shares")
+        )
         self._name, self._roster, self._run = name, roster, run
         public = (
             self._masks.public_key().public_bytes_raw()

@@ -13,10 +13,13 @@ SECRET_BYTES = 32
 SHARE_BYTES = 33
 
 
-def split(secret: bytes, threshold: int, points: Sequence[int]) -> list[bytes]:
+def split(
+    secret: bytes, threshold: int, points: Sequence[int], noise: bytes | None = None
+) -> list[bytes]:
     """Shares of a secret of 32 bytes, one for each point (positive, small, distinct).
 
-    The secret is the value at 0 of a random polynomial of degree ``threshold - 1``.
+    The secret is the value at 0 of a random polynomial of degree ``threshold - 1``, made from
+    ``noise``: :func:`noise_bytes` random bytes, the operating system's where none are given.
 
     Guarantees
     ----------
@@ -33,7 +36,7 @@ def split(secret: bytes, threshold: int, points: Sequence[int]) -> list[bytes]:
     if len(secret) != SECRET_BYTES or threshold < 1 or threshold > len(points):
         raise SecureSumError(f"cannot share a secret among {len(points)} by {threshold}")
     # 48 bytes for each coefficient: taken modulo the prime, they are uniform to 2^-127.
-    noise = os.urandom(48 * (threshold - 1))
+    noise = os.urandom(noise_bytes(threshold)) if noise is None else noise
     coefficients = [
         int.from_bytes(noise[48 * i : 48 * i + 48]) % PRIME for i in range(threshold - 1)
     ]
@@ -46,6 +49,11 @@ def split(secret: bytes, threshold: int, points: Sequence[int]) -> list[bytes]:
             value = (value + coefficient) * x
         shares.append(((value + constant) % PRIME).to_bytes(SHARE_BYTES))
     return shares
+
+
+def noise_bytes(threshold: int) -> int:
+    """How many random bytes a polynomial takes."""
+    return 48 * (threshold - 1)
 
 
 def weights_at_zero(points: Sequence[int]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from flfl.privacy.secure_sum import masks, shamir
 from flfl.privacy.secure_sum.errors import BelowThresholdError, SecureSumError
 from flfl.privacy.secure_sum.identity import SIGNATURE_BYTES, Identity, Roster
+from flfl.privacy.secure_sum.kdf import Randomness
 from flfl.privacy.secure_sum.pairs import (
     RUN_KEYS_BYTES,
     Pair,
@@ -76,6 +76,8 @@ class SecureSite:
     name : as in the roster
     identity : this site's key; its public half stands in the roster
     roster : the sites that the operators agreed on
+    secret : of this run and of nothing else, from which all of its keys and masks come, so that a
+        site that was interrupted can be as it was; None takes fresh randomness
 
     Guarantees
     ----------
@@ -88,11 +90,14 @@ class SecureSite:
     * A refused message changes nothing.
     """
 
-    def __init__(self, name: str, identity: Identity, roster: Roster) -> None:
+    def __init__(
+        self, name: str, identity: Identity, roster: Roster, secret: bytes | None = None
+    ) -> None:
         if roster.keys.get(name) != identity.public:
             raise SecureSumError(f"the roster does not hold this key for {name!r}")
         self.name = name
         self._identity, self._roster = identity, roster
+        self._randomness = Randomness(secret)
         self._run: str | None = None
         self._keys: RunKeys | None = None
         self._network: Network | None = None
@@ -123,7 +128,7 @@ class SecureSite:
     def _hello(self, frame: Frame) -> bytes:
         if self._run is not None:
             raise SecureSumError(f"{self.name}: the run has begun already")
-        self._keys = RunKeys(self.name, self._identity, self._roster, frame.run)
+        self._keys = RunKeys(self.name, self._identity, self._roster, frame.run, self._randomness)
         self._run = frame.run
         return self._send("keys", 0, {"keys": self._keys.signed})
 
@@ -152,10 +157,15 @@ class SecureSite:
         network = self._the_network()
         mine = network.neighbours[self.name]
         keys = {name: self._pairs[name].step() for name in mine}
-        secret, vault_key = os.urandom(32), os.urandom(32)
+        secret, vault_key = self._draw(32, "self", number), self._draw(32, "vault", number)
         holders = network.holders(self.name)
         points = [self._roster.position[name] + 1 for name in holders]
-        both = [shamir.split(s, network.degree.threshold, points) for s in (secret, vault_key)]
+        threshold = network.degree.threshold
+        size = shamir.noise_bytes(threshold)
+        both = [
+            shamir.split(value, threshold, points, self._draw(size, use, number))
+            for value, use in ((secret, "self shares"), (vault_key, "vault shares"))
+        ]
         shares = dict(zip(holders, zip(*both, strict=True), strict=True))
         boxes = [
             sealed(
@@ -173,6 +183,9 @@ class SecureSite:
             "vault": vault,
             "commitments": b"".join(commitments),
         }
+
+    def _draw(self, size: int, use: str, number: int) -> bytes:
+        return self._randomness.draw(size, use, self._run or "", number)
 
     # --- one sum -----------------------------------------------------------------------------
 

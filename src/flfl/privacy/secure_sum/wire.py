@@ -111,6 +111,17 @@ def is_frame(data: bytes) -> bool:
     return data[:4] == MAGIC
 
 
+def question_span(data: bytes) -> tuple[int, int]:
+    """Where the question stands in a coordinator's message, which is the same for all sites; an
+    empty span where there is none. The form is checked, nothing else."""
+    header, start = _header(data)
+    for name, size in zip(SECTIONS[header["kind"]], header["sections"], strict=True):
+        if name == "question":
+            return start, start + size
+        start += size
+    return 0, 0
+
+
 def peek(data: bytes) -> Frame:
     """A message that is *not* checked beyond its form: for dispatch and for counting bytes."""
     from_site = _header(data)[0]["kind"] in FROM_SITES

@@ -1,0 +1,119 @@
+"""What ``demo.sh`` cannot say in shell: readings, settings, waiting, and the comparison."""
+
+import socket
+import sys
+import time
+from pathlib import Path
+
+SITES = ("north", "south", "east", "west")
+SLOTS = 720
+
+
+def readings():
+    """A synthetic network of 16 sensors with gaps, four for each owner."""
+    import numpy as np
+    import pandas as pd
+
+    from flfl.data.synth import synthesize
+    from flfl.data.write import write_sensors
+
+    table, places = synthesize(
+        16, SLOTS, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0)
+    )
+    frame = table.values.round(2)
+    frame.index = pd.date_range("2024-01-01", periods=SLOTS, freq="h", name="time")
+    write_sensors("sensors.csv", places)
+    frame.to_csv("pooled.csv")
+    for number, site in enumerate(SITES):
+        frame.iloc[:, number::4].to_csv(f"{site}.csv")
+
+
+def settings():
+    """The five settings files, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for name in ("coordinator", *SITES):
+        broker = (
+            f'[broker]\nhost = "localhost"\nport = {port}\nauthority = "keys/authority.pem"\n'
+            f'certificate = "keys/{name}.pem"\nkey = "keys/{name}.key"\n'
+        )
+        report = f'[report]\nlog = "{name}.log"\n'
+        if name == "coordinator":
+            text = (
+                f'network = "demo"\nstate = "coordinator-state"\n{broker}'
+                '[sites]\nroster = "keys/roster.json"\n'
+                f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nslots = {SLOTS}\n'
+                '[map]\nsensors = "sensors.csv"\n[run]\neffort = "quick"\n'
+                f"[deadlines]\ngather_within = 300\nanswer_within = 120\n{report}"
+            )
+        else:
+            text = (
+                f'network = "demo"\nname = "{name}"\nstate = "{name}-state"\n'
+                f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n{broker}'
+                f'[readings]\nfile = "{name}.csv"\nsensors = "sensors.csv"\n'
+                f'[out]\nfile = "{name}-filled.csv"\n{report}'
+            )
+        Path(f"{name}.toml").write_text(text)
+    print(port)
+
+
+def wait(site, questions=20, seconds=600):
+    """Until the site has answered so many questions."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for journal in Path(f"{site}-state/runs").glob("*/site.journal"):
+            if journal.stat().st_size and _records(journal) >= questions:
+                return
+        time.sleep(0.05)
+    sys.exit("demo: the run did not get half-way")
+
+
+def _records(journal):
+    data, at, count = journal.read_bytes(), 4, 0
+    while at + 8 <= len(data):
+        at += 8 + int.from_bytes(data[at : at + 4], "little")
+        count += 1
+    return count
+
+
+def compare():
+    """The four files against one process with all readings."""
+    import numpy as np
+
+    from flfl import FLFL
+    from flfl.data.read import read_readings
+    from flfl.data.sensors import read_sensors
+    from flfl.data.write import write_result
+    from flfl.deployment.grid import TimeGrid
+    from flfl.deployment.sources import Snapshot
+    from flfl.deployment.tables import result_table
+
+    table = read_readings("pooled.csv")
+    places = read_sensors("sensors.csv", table.sensor_ids)
+    owners = [SITES[i % 4] for i in range(len(table.sensor_ids))]
+    model = FLFL(effort="quick").fit(table.values, sensors=places, sites=owners)
+    with np.load(next(Path("coordinator-state/runs").glob("*/model.npz"))) as file:
+        same = [np.array_equal(file["model.m"], model.remembered_.published.state.m)]
+    print(f"demo: the shared model: {_verdict(same[0])}")
+    Path("one-process").mkdir(exist_ok=True)
+    grid = TimeGrid("2024-01-01", "1h", SLOTS)
+    for number, site in enumerate(SITES):
+        mine = table.values.iloc[:, number::4]
+        own = result_table(Snapshot(tuple(mine.columns), mine.to_numpy().T, None, ""), grid)
+        values = np.where(own.known, mine.to_numpy(), model.estimates_[:, number::4])
+        write_result(f"one-process/{site}-filled.csv", None, own, values)
+        pair = [Path(folder, f"{site}-filled.csv").read_bytes() for folder in (".", "one-process")]
+        same.append(pair[0] == pair[1])
+        print(f"demo: {site}-filled.csv: {_verdict(same[-1])}")
+    sys.exit(0 if all(same) else 1)
+
+
+def _verdict(same):
+    return "equal to the result of one process" if same else "DIFFERENT from one process"
+
+
+if __name__ == "__main__":
+    {"readings": readings, "settings": settings, "wait": wait, "compare": compare}[sys.argv[1]](
+        *sys.argv[2:]
+    )

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# A whole network on one machine: Mosquitto, a coordinator and four sites, with TLS and secure sums.
+# One site is killed with -9 half-way and started again. At the end the four filled tables are
+# compared with those of one process that holds all readings.
+#
+#   deploy/demo.sh [FOLDER]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$(mktemp -d)}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+PYTHON=${PYTHON:-python3}
+FLFL=${FLFL:-flfl}
+mosquitto=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v mosquitto) || {
+    echo "demo: mosquitto is not installed (apt-get install mosquitto)" >&2
+    exit 2
+}
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+cd "$folder"
+pids=()
+stop() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; }
+trap stop EXIT
+
+echo "demo: keys, readings and settings in $folder"
+"$PYTHON" "$here/demo.py" readings
+"$FLFL" keys init --network demo --host localhost
+for site in north south east west; do "$FLFL" keys site "$site" >/dev/null; done
+"$FLFL" keys roster
+port=$("$PYTHON" "$here/demo.py" settings)
+sed -e "s|KEYS|$folder/keys|; s|ACL|$here/acl|; s|listener 8883|listener $port 127.0.0.1|" \
+    -e "s|persistence true|persistence false|" "$here/mosquitto.conf" >mosquitto.conf
+echo "user $(id -un)" >>mosquitto.conf
+
+"$mosquitto" -c mosquitto.conf >broker.log 2>&1 &
+pids+=($!)
+for site in north south east west; do
+    "$FLFL" site "$site.toml" --once 2>"$site.err" &
+    pids+=($!)
+    eval "$site=$!"
+done
+"$FLFL" coordinator coordinator.toml 2>coordinator.err &
+coordinator=$!
+pids+=("$coordinator")
+
+echo "demo: waiting until the run is half-way"
+"$PYTHON" "$here/demo.py" wait east
+kill -9 "$east"
+wait "$east" 2>/dev/null || true
+echo "demo: killed east with -9"
+"$FLFL" status coordinator.toml || true
+"$FLFL" site east.toml --once 2>>east.err &
+east=$!
+pids+=("$east")
+echo "demo: started east again"
+
+for pid in "$coordinator" "$north" "$south" "$east" "$west"; do
+    wait "$pid" || { echo "demo: a party failed; see the logs in $folder" >&2; exit 1; }
+done
+"$FLFL" status coordinator.toml
+"$PYTHON" "$here/demo.py" compare

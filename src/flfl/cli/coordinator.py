@@ -1,0 +1,28 @@
+"""``flfl coordinator``: carry runs among sites on other machines."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+from flfl.deployment.coordinator import CoordinatorService
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+def coordinator(config: Path) -> None:
+    """Call the sites together and carry the run that CONFIG describes.
+
+    An interrupted run goes on where it was. The coordinator never sees a series. Logs go to
+    stderr, one JSON object a line.
+
+    \b
+    Example:
+      flfl coordinator coordinator.toml
+    """
+    service = CoordinatorService(config)
+    signal.signal(signal.SIGTERM, service.stop)
+    signal.signal(signal.SIGINT, service.stop)
+    raise click.exceptions.Exit(service.serve())

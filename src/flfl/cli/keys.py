@@ -1,0 +1,114 @@
+"""``flfl keys``: certificates, identities and the roster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from flfl.cli.say import json_option, print_json
+from flfl.deployment.keys import (
+    REVOKED,
+    ROSTER,
+    Made,
+    make_authority,
+    make_certificate,
+    make_site,
+    write_roster,
+)
+from flfl.deployment.keys import revoke as revoke_site
+from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.report.words import count
+
+_folder = click.option(
+    "--folder",
+    default="keys",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where the operators keep the authority.",
+)
+_days = click.option(
+    "--days", default=365, show_default=True, type=int, help="How long certificates are valid."
+)
+
+
+@click.group()
+def keys() -> None:
+    """Make the certificates, identities and the roster of a network.
+
+    \b
+    Example:
+      flfl keys init --network north --host broker.example.org
+      flfl keys site harbour
+      flfl keys roster
+      flfl keys revoke harbour
+    """
+
+
+@keys.command()
+@click.option("--network", required=True, help="Name of the network.")
+@click.option("--host", "hosts", multiple=True, help="Name of the broker; may be repeated.")
+@_folder
+@_days
+@json_option
+def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json: bool) -> None:
+    """Make the authority, and certificates of the broker and the coordinator."""
+    made = [make_authority(folder, network)]
+    made.append(make_certificate(folder, "broker", days, hosts or ("localhost", "127.0.0.1")))
+    made.append(make_certificate(folder, COORDINATOR, days))
+    _tell(made, as_json)
+
+
+@keys.command()
+@click.argument("name")
+@_folder
+@_days
+@json_option
+def site(name: str, folder: Path, days: int, as_json: bool) -> None:
+    """Make (or renew) a site's certificate; its identity is made once and stays."""
+    _tell([make_site(folder, name, days)], as_json)
+
+
+@keys.command()
+@click.argument("names", nargs=-1)
+@click.option("--threshold", default=0, help="Sites a sum needs.  [default: two thirds and one]")
+@_folder
+@json_option
+def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) -> None:
+    """Write the list of sites that all parties get; without NAMES, of all that have keys here."""
+    listed = write_roster(folder, names, threshold)
+    if as_json:
+        print_json({"roster": str(folder / ROSTER), "sites": list(listed.names)})
+        return
+    click.echo(
+        f"{folder / ROSTER}: {count(len(listed.names), 'site')}, {listed.threshold} for a sum"
+    )
+
+
+@keys.command()
+@click.argument("name")
+@_folder
+@json_option
+def revoke(name: str, folder: Path, as_json: bool) -> None:
+    """Put a site's certificate on the revocation list. Give the list to the broker."""
+    listed = revoke_site(folder, name)
+    if as_json:
+        print_json({"revoked": str(folder / REVOKED), "certificates": listed})
+        return
+    click.echo(
+        f"{folder / REVOKED}: {count(listed, 'certificate')}. Restart the broker with it, and write"
+        " the roster anew without the site."
+    )
+
+
+def _tell(made: Sequence[Made], as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"files": [str(path) for path in one.paths], "expires": one.expires.isoformat()}
+            for one in made
+        ]
+        print_json({"made": rows})
+        return
+    for one in made:
+        click.echo(f"{', '.join(str(path) for path in one.paths)} (until {one.expires:%Y-%m-%d})")

@@ -1,0 +1,130 @@
+"""The common times of a run. Every site's readings must lie on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.errors import InputError
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+_UNITS = {
+    "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600,
+    "d": 86400, "day": 86400, "w": 604800, "week": 604800,
+}  # fmt: skip
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_LARGEST = 10**7
+
+
+@dataclass(frozen=True)
+class TimeGrid:
+    """So many slots from a start on, in UTC, a step apart.
+
+    Examples
+    --------
+    >>> TimeGrid("2024-01-31", "1 month", 3).texts()
+    ['2024-01-31', '2024-02-29', '2024-03-31']
+    >>> TimeGrid("2024-01-01", "6h", 2).stamps().tolist()
+    [1704067200, 1704088800]
+    """
+
+    start: str
+    step: str
+    slots: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.slots <= _LARGEST:
+            raise InputError(f"{self.slots} slots", where="grid.slots", remedy="Give 2 or more")
+        self._step()
+        self._first()
+
+    def _first(self) -> np.datetime64:
+        text = self.start.strip().removesuffix("Z").replace(" ", "T")
+        try:
+            return np.datetime64(text, "s")
+        except ValueError:
+            raise InputError(
+                f"{self.start!r} is no time",
+                where="grid.start",
+                remedy="Write it as 2024-01-31 or 2024-01-31T06:00, in UTC",
+            ) from None
+
+    def _step(self) -> tuple[int, int]:
+        """Seconds of a step, or months of it."""
+        match = re.fullmatch(r"\s*(\d+)?\s*([a-z]+?)s?\s*", self.step.lower())
+        count = int(match[1] or 1) if match else 0
+        word = match[2] if match else ""
+        if self.step.strip().lower().endswith("s") and word not in _UNITS | _MONTHS:
+            word += "s"
+        if count and word in _UNITS:
+            return count * _UNITS[word], 0
+        if count and word in _MONTHS:
+            return 0, count * _MONTHS[word]
+        raise InputError(
+            f"{self.step!r} is no step",
+            where="grid.step",
+            remedy="Write it as 10min, 1h, 1d, 1w or 1 month",
+        )
+
+    def stamps(self) -> Index:
+        """Seconds since 1970 of every slot (N,)."""
+        seconds, months = self._step()
+        first, steps = self._first(), np.arange(self.slots)
+        if seconds:
+            return first.astype(np.int64) + seconds * steps
+        month = first.astype("M8[M]") + months * steps
+        day, start = first.astype("M8[D]"), month.astype("M8[D]")
+        length = ((month + 1).astype("M8[D]") - start).astype(np.int64)
+        offset = int((day - first.astype("M8[M]").astype("M8[D]")).astype(np.int64))
+        days = start + np.minimum(offset, length - 1)
+        hour = int((first - day.astype("M8[s]")).astype(np.int64))
+        return days.astype("M8[s]").astype(np.int64) + hour
+
+    def positions(self) -> Array:
+        """Elapsed steps of the slots."""
+        return np.arange(self.slots, dtype=float)
+
+    def period(self) -> int:
+        """Slots in the season that the grid suggests: a day of hours, a week of days, a year of
+        months; 0 for none."""
+        seconds, months = self._step()
+        if months:
+            return 12 // months if 12 % months == 0 else 0
+        if seconds == 86400:
+            return 7
+        slots = 86400 / seconds
+        return int(slots) if slots == int(slots) and 2 < slots <= 288 else 0
+
+    def texts(self) -> list[str]:
+        """The times as they are written to files."""
+        times = self.stamps().astype("M8[s]")
+        whole_days = bool((self.stamps() % 86400 == 0).all())
+        return [str(t)[:10] if whole_days else str(t).replace("T", " ") for t in times]
+
+    def slots_of(self, stamps: Index, where: str) -> Index:
+        """The slot of each time, -1 for times before and after the grid.
+
+        Raises
+        ------
+        InputError
+            For a time that lies between two slots.
+        """
+        mine = self.stamps()
+        at = np.searchsorted(mine, stamps)
+        inside = (stamps >= mine[0]) & (stamps <= mine[-1])
+        on = np.zeros(len(stamps), dtype=bool)
+        on[inside] = mine[at[inside]] == stamps[inside]
+        between = inside & ~on
+        if between.any():
+            lost = np.datetime64(int(stamps[np.argmax(between)]), "s")
+            raise InputError(
+                f"{int(between.sum())} readings' times lie between the network's slots, the first"
+                f" at {lost}; the network agreed on {self.step} from {self.start}",
+                where=where,
+                remedy="Average the readings to these times (UTC), or agree on another grid",
+            )
+        return np.where(on, at, -1)

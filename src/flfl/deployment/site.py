@@ -1,0 +1,398 @@
+"""``flfl site``: one owner's service. Readings, latent vectors and results stay in its folders."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.config import SiteConfig, broker_of, read_config
+from flfl.deployment.grid import TimeGrid
+from flfl.deployment.keys import check_certificate, load_identity, load_roster
+from flfl.deployment.logs import Metrics, start_logging
+from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
+from flfl.engines.mqtt.attend import Attendance
+from flfl.engines.mqtt.link import Heard, Link
+from flfl.engines.mqtt.packets import Message
+from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.errors import FLFLError, InputError
+from flfl.federation.durable import DurableSite
+from flfl.federation.factors import PROTOCOL, FactorSite
+from flfl.federation.factors.keeping import Custody, Sensing
+from flfl.federation.journal import JournalError
+from flfl.federation.site import Site
+from flfl.model.graph import to_plane
+from flfl.privacy.account import account_path, load_account, own_secret, save_account
+from flfl.privacy.secure_sum import SecureSite
+
+_LOG = logging.getLogger("flfl.site")
+READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
+SECRET, WRITTEN, MODEL = "secret", "written", "model.npz"
+_READING_SECONDS = 3600.0
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""Numbers of glibc's ``mallopt``."""
+Tables = Callable[[str, Path, Path, TimeGrid], None]
+
+
+class TableError(FLFLError):
+    """The owner's source could not be read, or its result not written."""
+
+
+class SiteService:
+    """One owner's process.
+
+    Parameters
+    ----------
+    path : of the settings
+    tables : reads and writes the owner's tables: given ``read`` or ``write``, the settings, the
+        run's folder and the times. By default in a process of its own, which then ends.
+    """
+
+    def __init__(self, path: Path, tables: Tables | None = None) -> None:
+        self._tables = tables or in_own_process
+        self.path, self.config = path, read_config(path, SiteConfig)
+        config = self.config
+        if config.name == COORDINATOR:
+            raise InputError(f"no site may be called {COORDINATOR!r}", where=f"{path}: name")
+        self.broker = broker_of(config.broker, str(path))
+        start_logging(config.report, config.name)
+        if config.broker.certificate is not None and not config.broker.plaintext:
+            warning = check_certificate(config.broker.certificate, config.name)
+            if warning:
+                _LOG.warning("%s", warning)
+        else:
+            _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
+        self.roster = None if config.roster is None else load_roster(config.roster)
+        self.identity = None if config.identity is None else load_identity(config.identity)
+        if config.terms.secure and (self.roster is None or self.identity is None):
+            raise InputError(
+                "secure sums need identity and roster",
+                where=str(path),
+                remedy="Make them with `flfl keys site` and `flfl keys roster`",
+            )
+        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.link: Link | None = None
+        self.attendance: Attendance | None = None
+        self.agreement: Agreement | None = None
+        self.program: FactorSite | None = None
+        self._durable: DurableSite | None = None
+        self._coordinator = ""
+        self._done: set[str] = set()
+        self._runs = 0
+        self._said: dict[str, str] = {}
+        self.problem = ""
+        self.stopping = False
+        self.metrics = Metrics(config.report, config.name, self._figures)
+
+    # --- the service -------------------------------------------------------------------------
+
+    def serve(self, once: bool = False) -> int:
+        """Attend runs until stopped; with ``once``, until one is done. Returns how many were."""
+        self.link = Link(self.broker, self.config.network, self.config.name)
+        try:
+            with threadpool_limits(limits=1):
+                while not self.stopping and not (once and self._runs):
+                    heard = self.link.next(0.5)
+                    if heard is not None:
+                        self._take(heard)
+                    if self.attendance is not None:
+                        self.attendance.tick()
+                    self.metrics.write()
+        finally:
+            self.link.close()
+            self.metrics.close()
+        return self._runs
+
+    def stop(self, *_: Any) -> None:
+        """End soon."""
+        self.stopping = True
+
+    def _take(self, heard: Heard) -> None:
+        if heard.branch == "link":
+            if self.attendance is not None:
+                self.attendance.here()
+            return
+        if heard.branch == "status":
+            self._coordinator_is(heard.status)
+            return
+        message = heard.message
+        if message is None:
+            return
+        takers = {"call": self._called, "plan": self._planned, "ended": self._ended}
+        try:
+            if message.kind in takers:
+                takers[message.kind](message)
+            elif message.kind == "aside":
+                self._leave(f"the run goes on without this site: {message.about.get('why', '')}")
+            elif self.attendance is not None:
+                self.attendance.take(heard.branch, message)
+                self._finish()
+        except JournalError:
+            raise
+        except FLFLError as error:
+            self._trouble(str(error))
+
+    def _coordinator_is(self, status: Mapping[str, Any]) -> None:
+        boot = str(status.get("boot", ""))
+        if status.get("state") == "here" and boot != self._coordinator:
+            self._coordinator = boot
+            if self.attendance is not None:
+                self.attendance.here()
+                self._finish()
+
+    def _trouble(self, why: str) -> None:
+        self.problem = why
+        _LOG.error("%s", why)
+        self._say()
+
+    def _say(self) -> None:
+        assert self.link is not None
+        run = "" if self.agreement is None else self.agreement.run
+        said = {"run": run, "problem": self.problem[:500]}
+        if said != self._said:
+            self._said = said
+            self.link.say(**said)
+
+    def _report(self, kind: str, run: str = "", **about: str | int) -> None:
+        assert self.link is not None
+        self.link.send(self.link.topics.from_site(self.config.name), Message(kind, run, about))
+
+    # --- before a run ------------------------------------------------------------------------
+
+    def _called(self, message: Message) -> None:
+        """Somebody asks who can take part: read the source, say yes or why not."""
+        call = str(message.about.get("call", ""))
+        folder = self.config.state / "calls" / folder_name(call)
+        try:
+            grid = TimeGrid(**json.loads(message.data))
+            if not (folder / READINGS).exists():
+                shutil.rmtree(self.config.state / "calls", ignore_errors=True)
+                folder.mkdir(parents=True, mode=0o700)
+                self._tables("read", self.path, folder, grid)
+            taken = Snapshot.load(folder / READINGS)
+            if not taken.alive.any():
+                raise TableError("there is no reading within the network's times")
+        except (FLFLError, ValueError, TypeError, OSError) as error:
+            self._trouble(f"cannot take part: {error}")
+            self._report("unable", call=call, why=str(error)[:500])
+            return
+        self.problem = ""
+        _LOG.info("ready with %d sensors", int(taken.alive.sum()))
+        readings = int((~np.isnan(taken.values)).sum())
+        self._report(
+            "ready",
+            call=call,
+            sensors=int(taken.alive.sum()),
+            readings=readings,
+            geography=taken.geography,
+        )
+
+    # --- a run -------------------------------------------------------------------------------
+
+    def _planned(self, message: Message) -> None:
+        if self.agreement is not None and message.run == self.agreement.run:
+            return
+        if message.run in self._done:
+            self._report("done", message.run)
+            return
+        agreement = Agreement.from_bytes(message.data)
+        if agreement.run != message.run or agreement.network != self.config.network:
+            raise AgreementError("what was announced is another run than it says")
+        if self.config.name not in agreement.sites:
+            _LOG.info("run %s is without this site", agreement.run)
+            return
+        digest = "" if self.roster is None else self.roster.digest.hex()
+        check_terms(agreement, self.config.terms, digest)
+        self._leave("another run begins")
+        self._begin(agreement)
+
+    def _begin(self, agreement: Agreement) -> None:
+        assert self.link is not None
+        folder = self.config.state / "runs" / folder_name(agreement.run)
+        if (folder / WRITTEN).exists():
+            self._done.add(agreement.run)
+            self._runs += 1
+            self._report("done", agreement.run)
+            return
+        if not (folder / PLAN).exists():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
+            if not source.exists():
+                raise AgreementError("the run was announced before this site's readings were read")
+            Snapshot.load(source).save(folder / READINGS)
+            save_text(folder / PLAN, agreement.to_bytes())
+        self.program = self._program(agreement, folder)
+        secret = own_secret(folder / SECRET)
+        security = None
+        # Also where nothing is to be summed: with it, no sum is ever given in the plain.
+        if agreement.secure or self.config.terms.secure:
+            assert self.identity is not None
+            assert self.roster is not None
+            security = SecureSite(self.config.name, self.identity, self.roster, secret)
+        site = Site(self.config.name, self.program, PROTOCOL, security)
+        self._durable = DurableSite(site, folder / JOURNAL)
+        self.agreement = agreement
+        self.attendance = Attendance(
+            self._durable, self.link, agreement.run, self.config.again, self._refused
+        )
+        _LOG.info("in run %s; %d answers replayed", agreement.run, self._durable.replayed)
+        self.attendance.here()
+        self._say()
+        self._finish()
+
+    def _program(self, agreement: Agreement, folder: Path) -> FactorSite:
+        taken, config = Snapshot.load(folder / READINGS), self.config
+        alive, plane = taken.alive, None
+        if agreement.geography:
+            if taken.coordinates is None or taken.geography != agreement.geography:
+                raise AgreementError(
+                    f"the run needs {agreement.geography} places of all sensors; give"
+                    " readings.sensors a file that has them"
+                )
+            plane = to_plane(
+                taken.coordinates,
+                taken.geography,  # type: ignore[arg-type]
+                agreement.centre,
+            )[alive]
+        values = taken.values[alive]
+        sensing = Sensing(
+            config.name,
+            [name for name, here in zip(taken.ids, alive, strict=True) if here],
+            values,
+            ~np.isnan(values),
+            plane,
+            agreement.grid.positions(),
+            agreement.grid.stamps(),
+        )
+        return FactorSite(sensing, agreement.plan, agreement.seed, None, self._custody(agreement))
+
+    def _custody(self, agreement: Agreement) -> Custody:
+        path = account_path(self.config.state / "account", self.config.name)
+        secret = own_secret(path.with_suffix(".secret"))
+        if not self.config.terms.account:
+            return Custody(secret=secret, cohort=agreement.sites, run=agreement.run)
+        return Custody(
+            secret=secret,
+            account=load_account(path),
+            keep=partial(save_account, path),
+            cohort=agreement.sites,
+            run=agreement.run,
+        )
+
+    def _refused(self, error: FLFLError) -> None:
+        self._trouble(f"refused a question: {error}")
+
+    def _finish(self) -> None:
+        """The last question is answered: write what was recovered. It stays here."""
+        if self.program is None or not self.program.finished or self.agreement is None:
+            self._say()
+            return
+        folder = self.config.state / "runs" / folder_name(self.agreement.run)
+        if self.agreement.run not in self._done:
+            result = self.program.heads.recovered()  # type: ignore[union-attr]
+            save_arrays(
+                folder / RESULT,
+                {"estimate": result.estimate, "lower": result.lower, "upper": result.upper},
+            )
+            self._keep_model(folder)
+            self._tables("write", self.path, folder, self.agreement.grid)
+            save_text(folder / WRITTEN, b"")
+            self._done.add(self.agreement.run)
+            self._runs += 1
+            _LOG.info("run %s is done: %s", self.agreement.run, self.config.out.file)
+        self._report("done", self.agreement.run)
+
+    def _keep_model(self, folder: Path) -> None:
+        """The site's own latent vectors and the exposure it computed, for later runs."""
+        assert self.program is not None
+        memory = getattr(self.program, "remembered", None)
+        if memory is not None:
+            save_arrays(folder / MODEL, {n: getattr(memory, n) for n in memory.__annotations__})
+
+    def _ended(self, message: Message) -> None:
+        if self.agreement is None or message.run != self.agreement.run:
+            return
+        why = str(message.about.get("why", ""))
+        if why:
+            self._trouble(f"the run failed: {why}")
+        self._leave("")
+
+    def _leave(self, why: str) -> None:
+        """Forget a run's secrets: what is not kept cannot be taken."""
+        if self.agreement is None:
+            return
+        if why:
+            self._trouble(why)
+        folder = self.config.state / "runs" / folder_name(self.agreement.run)
+        if self._durable is not None:
+            self._durable.close()
+        for name in (SECRET, JOURNAL, READINGS, RESULT):
+            (folder / name).unlink(missing_ok=True)
+        self.attendance = self.agreement = self.program = self._durable = None
+
+    def _figures(self) -> dict[str, float]:
+        dropped = 0 if self.link is None else sum(self.link.dropped.values())
+        return {
+            "flfl_connected": float(self.link is not None and self.link.connected),
+            "flfl_in_run": float(self.agreement is not None),
+            "flfl_answers_total": 0 if self.attendance is None else self.attendance.answers,
+            "flfl_runs_total": self._runs,
+            "flfl_dropped_total": dropped,
+        }
+
+
+def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
+    """Read or write the owner's tables in another process."""
+    command = [sys.executable, "-m", "flfl.deployment.tables", verb, str(path), str(folder)]
+    result = subprocess.run(
+        [*command, json.dumps(asdict(grid))],
+        capture_output=True,
+        text=True,
+        timeout=_READING_SECONDS,
+    )
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["it ended without a word"]
+        raise TableError(lines[-1])
+
+
+def _give_back() -> None:
+    """Let large arrays go back to the system when they are freed, not stay for the next ones."""
+    with suppress(OSError, AttributeError, ValueError):
+        tune = ctypes.CDLL(None).mallopt
+        tune(_MMAP_THRESHOLD, 2**17)
+        tune(_ARENA_MAX, 1)
+
+
+def main(arguments: list[str]) -> int:
+    """``CONFIG [--once]``."""
+    _give_back()
+    try:
+        service = SiteService(Path(arguments[0]))
+        signal.signal(signal.SIGTERM, service.stop)
+        signal.signal(signal.SIGINT, service.stop)
+        service.serve(once="--once" in arguments)
+    except InputError as error:
+        sys.stderr.write(f"flfl: {error}\n")
+        return 2
+    except (FLFLError, OSError) as error:
+        sys.stderr.write(f"flfl: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""All parties of a run in one process, each with its own connection to a real broker."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Sequence
+
+from flfl.engines.mqtt.attend import Attendance
+from flfl.engines.mqtt.conduct import Conduct, Patience, RefusedBySiteError, Tap
+from flfl.engines.mqtt.link import Broker, Link
+from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.errors import FLFLError
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.ledger import Ledger
+from flfl.federation.site import Site
+
+
+def run(
+    coordinator: Coordinator,
+    sites: Sequence[Site],
+    ledger: Ledger,
+    tap: Tap | None = None,
+    *,
+    broker: Broker,
+    patience: Patience | None = None,
+) -> None:
+    """As :func:`flfl.engines.inprocess.run`, with the messages carried by a broker.
+
+    What a site raises is raised here too.
+    """
+    network, name = f"test-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex[:8]
+    patience = patience or Patience(answer_within=60, finish_within=300)
+    ended = threading.Event()
+    errors: list[Exception] = []
+    refusal: RefusedBySiteError | None = None
+
+    def attend(site: Site, link: Link) -> None:
+        def refused(error: FLFLError) -> None:
+            errors.append(error)
+            ended.set()
+
+        attendance = Attendance(site, link, name, again=1.0, refused=refused)
+        try:
+            while not ended.is_set():
+                heard = link.next(0.1)
+                if heard is not None and heard.message is not None:
+                    attendance.take(heard.branch, heard.message)
+                attendance.tick()
+        except Exception as error:
+            errors.append(error)
+            ended.set()
+
+    links = [Link(broker, network, site.name) for site in sites]
+    centre = Link(broker, network, COORDINATOR)
+    threads = [
+        threading.Thread(target=attend, args=pair, daemon=True)
+        for pair in zip(sites, links, strict=True)
+    ]
+    try:
+        for link in (centre, *links):
+            if not link.wait(20):
+                raise FLFLError(f"no connection to the broker: {link.problem}")
+        for thread in threads:
+            thread.start()
+        conduct = Conduct(coordinator, centre, name, ledger, patience, tap)
+        conduct.begin()
+        while not coordinator.done and not ended.is_set():
+            heard = centre.next(min(conduct.check(), 0.1))
+            if heard is not None and not ended.is_set():
+                conduct.take(heard)
+        conduct.end()
+    except RefusedBySiteError as error:
+        # The site's own error, which tells more, may not be there yet.
+        refusal = error
+    finally:
+        ended.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(20)
+        for link in (centre, *links):
+            link.close()
+    if errors:
+        raise errors[0]
+    if refusal is not None:
+        raise refusal

@@ -1,0 +1,61 @@
+"""A real Mosquitto on loopback and a free port, for tests."""
+
+import getpass
+import random
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+
+LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true", f"user {getpass.getuser()}")
+
+
+def free_port():
+    """Below those that the system gives to clients, so that none of them takes it first."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
+class Mosquitto:
+    """A broker process that can be killed and started again on the same port."""
+
+    def __init__(self, folder, lines=("allow_anonymous true",), port=None):
+        if MOSQUITTO is None:
+            pytest.skip("mosquitto is not installed: the MQTT engine is not tested here")
+        self.port = port or free_port()
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "mosquitto.conf"
+        config.write_text("\n".join([f"listener {self.port} 127.0.0.1", *lines, *LIMITS, ""]))
+        self._command = [MOSQUITTO, "-c", str(config)]
+        self._log = (folder / "mosquitto.log").open("ab")
+        self.start()
+
+    def start(self):
+        self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log)
+        for _ in range(200):
+            if self._process.poll() is not None:
+                text = (self.folder / "mosquitto.log").read_text()
+                raise RuntimeError(f"mosquitto did not start: {text[-500:]}")
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.02)
+        raise RuntimeError("mosquitto does not listen")
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(10)
+        self._log.close()

@@ -1,0 +1,330 @@
+"""Real processes on this machine: a broker, a coordinator and sites, with TLS and secure sums."""
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from broker import Mosquitto
+from flfl import FLFL
+from flfl.data.synth import synthesize
+from flfl.data.write import write_result
+from flfl.deployment import keys, tables
+from flfl.deployment.config import SiteConfig, read_config
+from flfl.deployment.coordinator import CoordinatorService
+from flfl.deployment.grid import TimeGrid
+from flfl.deployment.site import SiteService
+from flfl.deployment.sources import Snapshot
+from flfl.engines.mqtt.attend import Attendance
+from flfl.engines.mqtt.conduct import Conduct
+from flfl.engines.mqtt.link import Link
+from flfl.errors import FLFLError
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.journal import Journal
+from flfl.federation.site import Site
+
+START, STEP = "2024-01-01", "1h"
+
+
+def pooled(sensors=12, slots=240, n_sites=4, seed=0):
+    """One network's readings, with times, and the owner of each sensor."""
+    table, places = synthesize(
+        sensors, slots, rank=2, noise=0.5, missing=0.3, rng=np.random.default_rng(seed)
+    )
+    frame = table.values.round(3)
+    frame.index = pd.date_range(START, periods=slots, freq="h", name="time")
+    return frame, places, [f"site{i % n_sites}" for i in range(sensors)]
+
+
+# Processes that begin with everything loaded: loading takes longer than a run.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["flfl.deployment.coordinator", "flfl.deployment.site", "flfl.deployment.tables", "deployed"]
+)
+
+
+def run_party(path, name, fault):
+    """One party's process."""
+    sys.stderr = Path(path).with_suffix(".err").open("a", buffering=1)
+    if fault is not None and fault[0] == "disk full":
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault[1], resource.RLIM_INFINITY))
+    elif fault is not None and fault[0] == "clock":
+        honest = time.time
+        time.time = lambda: honest() + fault[1]
+    elif fault is not None:
+        arm(*fault)
+    if name == "coordinator":
+        service = CoordinatorService(Path(path))
+        signal.signal(signal.SIGTERM, service.stop)
+        try:
+            sys.exit(service.serve())
+        except (FLFLError, OSError) as error:
+            sys.stderr.write(f"flfl: {error}\n")
+            sys.exit(1)
+    service = SiteService(Path(path), tables=_tables)
+    signal.signal(signal.SIGTERM, service.stop)
+    try:
+        service.serve(once=True)
+    except (FLFLError, OSError) as error:
+        sys.stderr.write(f"flfl: {error}\n")
+        sys.exit(1)
+
+
+def _tables(verb, path, folder, grid):
+    """In this process: it is one of a test, and has everything loaded."""
+    if verb == "read":
+        tables.snapshot(read_config(path, SiteConfig).readings, grid).save(folder / tables.READINGS)
+    else:
+        tables.write(read_config(path, SiteConfig), folder, grid)
+
+
+def arm(point, count):
+    """Kill this process with -9 when it comes to a point for the ``count``-th time."""
+    where, name, when = POINTS[point]
+    honest, passed = getattr(where, name), [0]
+
+    def now():
+        passed[0] += 1
+        return passed[0] == count
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(10)
+
+    def armed(*arguments, **named):
+        due = now()
+        if due and when == "before":
+            die()
+        if due and when == "torn":
+            _torn(arguments[0], arguments[1])
+            die()
+        result = honest(*arguments, **named)
+        if due and when == "after":
+            die()
+        return result
+
+    setattr(where, name, armed)
+
+
+def _torn(journal, record):
+    """Half of a record, as a crash leaves it."""
+    whole = len(record).to_bytes(4, "little") + bytes(4) + record
+    os.pwrite(journal._file, whole[: len(whole) // 2], journal._end)
+
+
+POINTS = {
+    "question received": (Site, "receive", "before"),
+    "answer computed": (Site, "receive", "after"),
+    "journal torn": (Journal, "append", "torn"),
+    "journal written": (Journal, "sync", "after"),
+    "answer sent": (Attendance, "_send", "after"),
+    "result written": (tables, "write_result", "after"),
+    "result begun": (tables, "write_result", "before"),
+    "answer accepted": (Coordinator, "receive", "before"),
+    "answer taken": (Coordinator, "receive", "after"),
+    "questions made": (Conduct, "_post", "before"),
+    "question sent": (Link, "send", "after"),
+    "messages forgotten": (Journal, "clear", "before"),
+}
+
+
+class Deployment:
+    """Everything in one folder."""
+
+    def __init__(
+        self, folder, data=None, tls=True, run="", deadlines="", secure=True, answer_within=60
+    ):
+        self.folder, self.data, self.tls = folder, data or pooled(), tls
+        self.names = sorted(set(self.data[2]))
+        self.keys = folder / "keys"
+        self.processes, self.restarts = {}, {}
+        self.run, self.deadlines, self.secure = run, deadlines, secure
+        self.proxy, self.answer_within = {}, answer_within
+        keys.make_authority(self.keys, "test")
+        keys.make_certificate(self.keys, "broker", hosts=["localhost", "127.0.0.1"])
+        keys.make_certificate(self.keys, "coordinator")
+        for name in self.names:
+            keys.make_site(self.keys, name)
+        keys.write_roster(self.keys, ())
+        self.broker = Mosquitto(folder / "broker", self._broker_lines())
+        self.write_readings()
+        self.write_configs()
+
+    def _broker_lines(self):
+        acl = self.folder / "broker" / "acl"
+        acl.parent.mkdir(parents=True, exist_ok=True)
+        lines = ["persistence false"]
+        if not self.tls:
+            return ["allow_anonymous true", *lines]
+        shipped = Path(__file__).resolve().parent.parent / "deploy" / "acl"
+        acl.write_text(shipped.read_text())
+        return [
+            f"cafile {self.keys}/authority.pem", f"certfile {self.keys}/broker.pem",
+            f"keyfile {self.keys}/broker.key", "require_certificate true",
+            "use_identity_as_username true", f"crlfile {self.keys}/revoked.pem",
+            f"acl_file {acl}", *lines,
+        ]  # fmt: skip
+
+    def write_readings(self):
+        frame, places, owners = self.data
+        here = pd.DataFrame(
+            {"sensor_id": places.ids, "x": places.coordinates[:, 0], "y": places.coordinates[:, 1]}
+        )
+        if places.kind == "latlon":
+            here.columns = ["sensor_id", "latitude", "longitude"]
+        here.to_csv(self.folder / "sensors.csv", index=False)
+        for name in self.names:
+            mine = [c for c, owner in zip(frame.columns, owners, strict=True) if owner == name]
+            frame[mine].to_csv(self.folder / f"{name}.csv")
+
+    def _broker_section(self, name, certificate=None):
+        port = self.proxy.get(name, self.broker.port)
+        lines = [
+            "[broker]",
+            'host = "localhost"',
+            f"port = {port}",
+            "piece = 16384",
+            "keepalive = 5",
+        ]
+        if not self.tls:
+            return "\n".join([*lines, "plaintext = true"])
+        owner = certificate or name
+        return "\n".join(
+            [*lines, 'authority = "keys/authority.pem"', f'certificate = "keys/{owner}.pem"',
+             f'key = "keys/{owner}.key"']
+        )  # fmt: skip
+
+    def write_configs(self):
+        slots = len(self.data[0])
+        (self.folder / "coordinator.toml").write_text(
+            'network = "test"\nstate = "coordinator-state"\n'
+            f"{self._broker_section('coordinator')}\n"
+            f'[sites]\nroster = "keys/roster.json"\n'
+            f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
+            f'[map]\nsensors = "sensors.csv"\n'
+            f'[run]\neffort = "quick"\nsecure = {str(self.secure).lower()}\n{self.run}\n'
+            f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
+            f'{self.deadlines or "finish_within = 240"}\n[report]\nlog = "coordinator.log"\n'
+        )
+        for name in self.names:
+            self.write_site(name)
+
+    def write_site(self, name, certificate=None, terms="", readings=""):
+        readings = readings or f'file = "{name}.csv"'
+        (self.folder / f"{name}.toml").write_text(
+            f'network = "test"\nname = "{name}"\nstate = "{name}-state"\nagain = 1.0\n'
+            f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n'
+            f"{self._broker_section(name, certificate)}\n"
+            f"[readings]\n{readings}\n"
+            f'sensors = "sensors.csv"\n[out]\nfile = "{name}-filled.csv"\n'
+            f"[terms]\nsecure = {str(self.secure).lower()}\n{terms}\n"
+            f'[report]\nlog = "{name}.log"\n'
+        )
+
+    def start(self, *parties, fault=None):
+        """Start parties as processes of their own; ``fault`` is where they kill themselves."""
+        for name in parties or ("coordinator", *self.names):
+            self.processes[name] = _FORKS.Process(
+                target=run_party, args=(str(self.folder / f"{name}.toml"), name, fault)
+            )
+            self.processes[name].start()
+        return self
+
+    def kill(self, name):
+        """kill -9."""
+        self.processes[name].kill()
+        self.processes[name].join()
+
+    def supervise(self, seconds, restart_after=0.0):
+        """Start again whoever was killed, until all have ended; their exit codes."""
+        until, died = time.monotonic() + seconds, {}
+        while time.monotonic() < until:
+            codes = {name: process.exitcode for name, process in self.processes.items()}
+            if all(code is not None and code >= 0 for code in codes.values()) or any(
+                code is not None and code > 0 for code in codes.values()
+            ):
+                return codes
+            for name, code in codes.items():
+                if code is not None and code < 0:
+                    died.setdefault(name, time.monotonic())
+                    if time.monotonic() - died[name] >= restart_after:
+                        del died[name]
+                        self.restarts[name] = self.restarts.get(name, 0) + 1
+                        self.start(name)
+            time.sleep(0.05)
+        return codes
+
+    def wait(self, seconds=120, who=None):
+        """Until the parties have ended; their exit codes."""
+        until = time.monotonic() + seconds
+        for name in who or self.processes:
+            self.processes[name].join(max(0.1, until - time.monotonic()))
+        return {name: self.processes[name].exitcode for name in who or self.processes}
+
+    def logs(self, name):
+        path = self.folder / f"{name}.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def said(self, name):
+        return [line["says"] for line in self.logs(name)]
+
+    def wait_for(self, name, words, seconds=60):
+        """Until a party's log holds the words."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if any(words in says for says in self.said(name)):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} never said {words!r}: {self.said(name)[-5:]}")
+
+    def journal_size(self, name):
+        found = list((self.folder / f"{name}-state" / "runs").glob("*/*.journal"))
+        return sum(path.stat().st_size for path in found)
+
+    def questions(self):
+        """How many questions the coordinator has had answered."""
+        found = list((self.folder / "coordinator-state" / "runs").glob("*/replies.journal"))
+        return found[0].stat().st_size if found else 0
+
+    def filled(self, name):
+        return (self.folder / f"{name}-filled.csv").read_bytes()
+
+    def shared(self):
+        (path,) = (self.folder / "coordinator-state" / "runs").glob("*/model.npz")
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files if name.startswith("model.")}
+
+    def close(self):
+        for process in self.processes.values():
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+        self.broker.stop()
+
+
+def in_process(data, folder, **settings):
+    """The same run in one process: the shared model, and every owner's file as it writes it."""
+    frame, places, owners = data
+    model = FLFL(effort="quick", **settings)
+    model.fit(frame, sensors=places, sites=owners)
+    files = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    grid = TimeGrid(START, STEP, len(frame))
+    for name in sorted(set(owners)):
+        mine = np.array([owner == name for owner in owners])
+        ids = tuple(c for c, here in zip(frame.columns, mine, strict=True) if here)
+        table = tables.result_table(Snapshot(ids, frame.to_numpy().T[mine], None, ""), grid)
+        values = np.where(table.known, table.values.to_numpy(), model.estimates_[:, mine])
+        write_result(folder / f"{name}.csv", None, table, values)
+        files[name] = (folder / f"{name}.csv").read_bytes()
+    state = model.remembered_.published.state
+    return {f"model.{n}": getattr(state, n) for n in ("m", "A", "S", "F", "R")}, files

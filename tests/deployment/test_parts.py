@@ -1,0 +1,224 @@
+"""Settings, times, agreements and keys of a deployment: each mistake is named with its remedy."""
+
+import json
+import stat
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from flfl.cli import main
+from flfl.data.grid import infer_grid, natural_period
+from flfl.data.times import Times
+from flfl.deployment import keys
+from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.config import CoordinatorConfig, SiteConfig, Terms, broker_of, read_config
+from flfl.deployment.grid import TimeGrid
+from flfl.deployment.logs import metrics_text
+from flfl.errors import InputError
+from flfl.federation.factors import FactorPlan
+
+SITE = """
+network = "n"
+name = "north"
+[broker]
+host = "localhost"
+plaintext = true
+[readings]
+file = "north.csv"
+[out]
+file = "filled.csv"
+"""
+
+
+class TestConfig:
+    def read(self, tmp_path, text, kind=SiteConfig):
+        path = tmp_path / "site.toml"
+        path.write_text(text)
+        return read_config(path, kind)
+
+    def test_paths_are_taken_from_the_file(self, tmp_path):
+        config = self.read(tmp_path, SITE)
+        assert config.readings.file == tmp_path / "north.csv"
+        assert config.state == tmp_path / "state"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            ("network", "netwrok", r"unknown key 'netwrok'.*Did you mean 'network'"),
+            ("host", "hots", r"unknown key 'hots' in \[broker\].*Did you mean 'host'"),
+            ('host = "localhost"', "host = 5", "broker.host must be a text, not 5"),
+            ("plaintext = true", "plaintext = 1", "must be true or false"),
+            ('[out]\nfile = "filled.csv"', "", "'out' is missing"),
+            ('file = "filled.csv"', "", "'out.file' is missing"),
+            ("[readings]", "readings = 3\n[x]", "'readings' must be a section|unknown key"),
+            ('name = "north"', "name = ", "not TOML"),
+        ],
+    )
+    def test_a_mistake_is_named(self, tmp_path, old, new, words):
+        with pytest.raises(InputError, match=words):
+            self.read(tmp_path, SITE.replace(old, new))
+
+    def test_plain_text_must_be_asked_for(self, tmp_path):
+        config = self.read(tmp_path, SITE.replace("plaintext = true", ""))
+        with pytest.raises(
+            InputError, match=r"TLS needs authority, certificate and key.*plaintext"
+        ):
+            broker_of(config.broker, "site.toml")
+
+    def test_the_guides_examples_are_read(self, tmp_path):
+        page = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text()
+        blocks = [b.split("```")[0] for b in page.split("```toml\n")[1:]]
+        assert len(blocks) >= 2
+        for block in blocks:
+            kind = SiteConfig if "readings" in tomllib.loads(block) else CoordinatorConfig
+            self.read(tmp_path, block, kind)
+
+
+class TestGrid:
+    @pytest.mark.parametrize(
+        ("start", "step", "freq", "period"),
+        [
+            ("2024-01-01T05:00", "1h", "h", 24),
+            ("2024-01-01", "1d", "D", 7),
+            ("2024-01-01", "1 week", "W-MON", 0),
+            ("2024-01-01", "30min", "30min", 48),
+            ("2024-02-01", "1 month", "MS", 12),
+            ("2024-01-01", "1 quarter", "QS", 4),
+            ("2023-01-01", "1 year", "YS", 1),
+        ],
+    )
+    def test_the_same_times_and_season_as_the_tables(self, start, step, freq, period):
+        index = pd.date_range(start, periods=30, freq=freq)
+        grid = TimeGrid(start, step, 30)
+        np.testing.assert_array_equal(grid.stamps(), index.as_unit("s").asi8)
+        assert grid.period() == natural_period(infer_grid(Times(index, index))) == period
+
+    @pytest.mark.parametrize("step", ["", "h1", "1 fortnight", "0h", "-1h", "1.5h"])
+    def test_a_step_that_is_none(self, step):
+        with pytest.raises(InputError, match="is no step"):
+            TimeGrid("2024-01-01", step, 10)
+
+    def test_times_between_slots_are_refused_and_others_left_out(self):
+        grid = TimeGrid("2024-01-01", "1h", 4)
+        first = int(grid.stamps()[0])
+        assert grid.slots_of(np.array([first - 60, first + 3600, first + 10**6]), "x").tolist() == [
+            -1,
+            1,
+            -1,
+        ]
+        with pytest.raises(InputError, match=r"1 readings' times lie between.*00:30:00"):
+            grid.slots_of(np.array([first, first + 1800]), "x")
+
+
+def agreement(**changes):
+    plan = FactorPlan(max_exposure=0.5, n_sensors=8, box=((0.0, 1.0), (2.0, 3.0)))
+    return replace(
+        Agreement(
+            "n", 3, "fit", "call", TimeGrid("2024-01-01", "1h", 10), plan, 0, True, "ab",
+            ("a", "b"), "latlon", (0.1, 0.2),
+        ),
+        **changes,
+    )  # fmt: skip
+
+
+class TestAgreement:
+    def test_it_comes_back_as_it_was_and_its_name_covers_all_of_it(self):
+        one = agreement()
+        assert Agreement.from_bytes(one.to_bytes()) == one
+        others = [
+            agreement(seed=1), agreement(sites=("a",)), agreement(secure=False),
+            agreement(plan=replace(one.plan, max_exposure=0.4)), agreement(centre=(0.1, 0.3)),
+        ]  # fmt: skip
+        assert len({one.run, *(other.run for other in others)}) == 6
+
+    @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"grid": 3}', b"\xff"])
+    def test_what_is_none_is_refused(self, data):
+        with pytest.raises(AgreementError):
+            Agreement.from_bytes(data)
+
+    def test_one_that_reads_differently_is_refused(self):
+        document = json.loads(agreement().to_bytes())
+        document["seed"] = "0"
+        document["plan"]["refits"] = 12.0
+        with pytest.raises(AgreementError):
+            check_terms(Agreement.from_bytes(json.dumps(document).encode()), Terms(), "x")
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"plan": FactorPlan(max_exposure=1.0)}, "exposure of 1"),
+            ({"plan": FactorPlan(max_exposure=0.6)}, "exposure of 0.6"),
+            ({"plan": FactorPlan(refits=10**6)}, "refits is not as"),
+            ({"plan": FactorPlan(clip=99.0)}, "clip is not as"),
+            ({"plan": FactorPlan(projection="learned")}, "learned projection"),
+            ({"plan": FactorPlan(projection="adaptive")}, "trusted coordinator"),
+            ({"secure": False}, "no secure sums"),
+            ({"roster": "cd"}, "list of sites"),
+        ],
+    )
+    def test_more_than_the_owner_agreed_to_is_refused(self, changes, words):
+        check_terms(agreement(), Terms(), "ab")
+        with pytest.raises(AgreementError, match=words):
+            check_terms(agreement(**changes), Terms(), "ab")
+
+    def test_a_budget_that_the_owner_asks_for(self):
+        with pytest.raises(AgreementError, match="privacy budget"):
+            check_terms(agreement(), Terms(epsilon=1.0), "ab")
+
+
+class TestKeys:
+    def flfl(self, *arguments):
+        return CliRunner().invoke(main, ["keys", *arguments])
+
+    def test_a_networks_keys(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        assert self.flfl("init", "--network", "n", *folder).exit_code == 0
+        for name in ("a", "b", "c"):
+            assert self.flfl("site", name, *folder).exit_code == 0
+        result = self.flfl("roster", "--json", *folder)
+        assert json.loads(result.stdout)["sites"] == ["a", "b", "c"]
+        roster = keys.load_roster(tmp_path / "roster.json")
+        assert roster.keys["b"] == keys.load_identity(tmp_path / "b.identity").public
+        for name in ("authority.key", "a.key", "a.identity", "coordinator.key", "broker.key"):
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert "1 certificate" in self.flfl("revoke", "a", *folder).stdout
+        result = self.flfl("init", "--network", "n", *folder)
+        assert result.exit_code == 2
+        assert "already" in result.stderr
+
+    def test_mistakes(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        assert self.flfl("site", "a", *folder).exit_code == 2
+        self.flfl("init", "--network", "n", *folder)
+        for name in ("coordinator", "a/b", "", "x" * 65, "+"):
+            assert self.flfl("site", name, *folder).exit_code == 2, name
+        assert self.flfl("site", "a", "--days", "99999", *folder).exit_code == 2
+        self.flfl("site", "a", *folder)
+        assert self.flfl("roster", *folder).exit_code == 2
+        assert self.flfl("revoke", "nobody", *folder).exit_code == 2
+        assert keys.check_certificate(tmp_path / "a.pem", "a") == ""
+        self.flfl("site", "a", "--days", "10", *folder)
+        assert "ends on" in keys.check_certificate(tmp_path / "a.pem", "a")
+
+    def test_a_clock_that_is_a_day_behind_still_accepts_a_new_certificate(self, tmp_path):
+        from cryptography import x509
+
+        keys.make_authority(tmp_path, "n")
+        keys.make_site(tmp_path, "a")
+        for name in ("authority", "a"):
+            certificate = x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes())
+            made = pd.Timestamp((tmp_path / f"{name}.pem").stat().st_mtime, unit="s", tz="UTC")
+            assert made - certificate.not_valid_before_utc > pd.Timedelta(days=1)
+
+
+def test_metrics_are_prometheus_text():
+    text = metrics_text({"flfl_connected": 1.0, "flfl_runs_total": 2}, {"party": "a"})
+    assert text.splitlines() == [
+        "# TYPE flfl_connected gauge", 'flfl_connected{party="a"} 1',
+        "# TYPE flfl_runs_total counter", 'flfl_runs_total{party="a"} 2',
+    ]  # fmt: skip

@@ -1,0 +1,28 @@
+"""The protocol's tests run on every engine: a test that lets parties talk is done once on each."""
+
+import functools
+
+import pytest
+
+from broker import Mosquitto
+from flfl.engines import inprocess
+from flfl.engines.mqtt import together
+from flfl.engines.mqtt.link import Broker
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory):
+    """A real broker, or a plain word that there is none."""
+    broker = Mosquitto(tmp_path_factory.mktemp("broker"))
+    yield Broker("127.0.0.1", broker.port)
+    broker.stop()
+
+
+@pytest.fixture(params=["inprocess", pytest.param("mqtt", marks=pytest.mark.slow)])
+def every_engine(request, monkeypatch):
+    """Who carries the messages."""
+    if request.param == "mqtt":
+        broker = request.getfixturevalue("mosquitto")
+        carried = functools.partial(together.run, broker=broker)
+        monkeypatch.setattr(inprocess, "run", carried)
+    return request.param

@@ -1,0 +1,62 @@
+"""A site that shouts: damaged, doubled, huge, foreign and non-finite packets under its own name."""
+
+import random
+import time
+
+import numpy as np
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from flfl.engines.mqtt.packets import Message, packets
+from flfl.federation.factors import PROTOCOL
+from flfl.federation.messages import Answer, encode
+
+
+def client_of(deployment, name):
+    """A plain MQTT client with a site's certificate."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    if deployment.tls:
+        keys = deployment.keys
+        client.tls_set(f"{keys}/authority.pem", f"{keys}/{name}.pem", f"{keys}/{name}.key")
+    client.connect("localhost", deployment.broker.port)
+    client.loop_start()
+    return client
+
+
+def rubbish(rng, run="test-1"):
+    """One packet that nobody should act on."""
+    answer = encode(Answer("run", 1, "alone", "site0", {}), PROTOCOL)
+    good = packets(Message("answer", run, {"re": "0" * 32}, answer))[0]
+    nan = np.array([np.nan, np.inf]).tobytes()
+    return rng.choice(
+        [
+            b"",
+            b"\x00" * 40,
+            good[: rng.randrange(len(good))],
+            bytes(byte ^ (rng.random() < 0.02) for byte in good),
+            good,
+            packets(Message("answer", run, {"re": "0" * 32}, nan))[0],
+            packets(Message("here", run))[0],
+            packets(Message("ready", "", {"call": "x", "sensors": -1, "readings": 10**12}))[0],
+            packets(Message("refused", run, {"re": "", "why": "x" * 4000}))[0],
+            packets(Message("unheard of", run, {}, rng.randbytes(5000)))[0],
+            rng.randbytes(1 << 20),
+        ]
+    )
+
+
+class Noise:
+    """Publishes rubbish on a site's own topic for a while."""
+
+    def __init__(self, deployment, name, seed=0):
+        self._deployment, self._name, self._rng = deployment, name, random.Random(seed)
+
+    def make(self, seconds):
+        client = client_of(self._deployment, self._name)
+        until = time.monotonic() + seconds
+        topic = f"flfl/test/from/{self._name}"
+        while time.monotonic() < until:
+            client.publish(topic, rubbish(self._rng), qos=1)
+            time.sleep(0.05)
+        client.disconnect()
+        client.loop_stop()
