@@ -190,8 +190,8 @@ class _Audited(FLFL):
 
     to_the_end = True
 
-    def _plan(self, *about: Any) -> FactorPlan:
-        plan = super()._plan(*about)
+    def plan(self, *about: Any) -> FactorPlan:
+        plan = super().plan(*about)
         # A curious coordinator goes on for as many rounds as it likes, useful or not.
         return plan if self.rounds is None else replace(plan, least_rounds=self.rounds)
 
