@@ -80,10 +80,10 @@ def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
     def each(name: str) -> str:
         return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna()))
 
-    hours = float(rows[["seconds", "tuning_seconds", "audit_seconds"]].sum().sum()) / 3600
+    hours = float(rows["cpu_seconds"].sum()) / 3600
     return (
         f"`flfl benchmark experiments/{about['name']}.toml --out {path.stem}`, rows in"
-        f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} hours of one core, on"
+        f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} processor hours, on"
         f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
         f" flfl {each('flfl')}, numpy {each('numpy')}, scipy {each('scipy')},"
         f" Python {each('python')}."

@@ -250,13 +250,15 @@ def growth(rows: pd.DataFrame) -> Grid:
             str(row.sensors),
             str(row.slots),
             figure(row.mae),
-            figure(row.seconds, 3),
+            figure(row.cpu_seconds, 3),
             figure(row.peak_mb, 3),
             figure((row.bytes_up + row.bytes_down) / 1e6, 3),
         ]
         for row in records(rows[rows["failed"].isna()])
     ]
-    return Grid("Growth", ["method", "sensors", "slots", "MAE", "s", "peak MB", "MB moved"], lines)
+    return Grid(
+        "Growth", ["method", "sensors", "slots", "MAE", "CPU s", "peak MB", "MB moved"], lines
+    )
 
 
 def failures(rows: pd.DataFrame) -> Grid | None:
