@@ -245,7 +245,7 @@ class TestEstimator:
         model = FLFL(effort="quick").fit(self.table(1))
         assert np.isfinite(model.estimates_).all()
         assert model.ledger_.numbers == 0
-        assert any("too few" in note for note in model.ledger_.notes)
+        assert any("nothing is shared" in note for note in model.ledger_.notes)
 
     @pytest.mark.parametrize("n_sensors", [2, 3, 5])
     def test_few_sensors(self, n_sensors):

@@ -53,7 +53,12 @@ def keys() -> None:
 @_days
 @json_option
 def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json: bool) -> None:
-    """Make the authority, and certificates of the broker and the coordinator."""
+    """Make the authority, and certificates of the broker and the coordinator.
+
+    \b
+    Example:
+      flfl keys init --network north --host broker.example.org
+    """
     made = [make_authority(folder, network)]
     made.append(make_certificate(folder, "broker", days, hosts or ("localhost", "127.0.0.1")))
     made.append(make_certificate(folder, COORDINATOR, days))
@@ -66,7 +71,12 @@ def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json:
 @_days
 @json_option
 def site(name: str, folder: Path, days: int, as_json: bool) -> None:
-    """Make (or renew) a site's certificate; its identity is made once and stays."""
+    """Make (or renew) a site's certificate; its identity is made once and stays.
+
+    \b
+    Example:
+      flfl keys site harbour
+    """
     _tell([make_site(folder, name, days)], as_json)
 
 
@@ -76,7 +86,12 @@ def site(name: str, folder: Path, days: int, as_json: bool) -> None:
 @_folder
 @json_option
 def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) -> None:
-    """Write the list of sites that all parties get; without NAMES, of all that have keys here."""
+    """Write the list of sites that all parties get; without NAMES, of all that have keys here.
+
+    \b
+    Example:
+      flfl keys roster
+    """
     listed = write_roster(folder, names, threshold)
     if as_json:
         print_json({"roster": str(folder / ROSTER), "sites": list(listed.names)})
@@ -91,7 +106,12 @@ def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) 
 @_folder
 @json_option
 def revoke(name: str, folder: Path, as_json: bool) -> None:
-    """Put a site's certificate on the revocation list. Give the list to the broker."""
+    """Put a site's certificate on the revocation list. Give the list to the broker.
+
+    \b
+    Example:
+      flfl keys revoke harbour
+    """
     listed = revoke_site(folder, name)
     if as_json:
         print_json({"revoked": str(folder / REVOKED), "certificates": listed})

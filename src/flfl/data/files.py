@@ -91,13 +91,13 @@ def _unzip(path: Path, data: bytes) -> bytes:
 def _load_parquet(path: Path, data: bytes) -> RawFile:
     try:
         table = pa_parquet.read_table(pa.BufferReader(data))
-    except (pa.ArrowException, OSError) as error:
+        names = list(table.column_names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"this is not a readable Parquet file ({str(error).splitlines()[0][:80]})",
             where=str(path),
             remedy="Write the file again",
         ) from None
-    names = list(table.column_names)
     index = [name for name in _pandas_index(table) if name in names]
     order = index + [name for name in names if name not in index]
     if len(set(names)) < len(names):

@@ -14,6 +14,9 @@ from flfl.data.times import ANY_TIMES, TimeRules, Times, parse_times, time_texts
 from flfl.data.zones import in_zone
 from flfl.errors import InputError
 
+# A day of another zone more or less stays within what Python's own dates can hold.
+_YEARS = tuple(np.array(["0002-01-01", "9999-01-01"], "datetime64[us]").astype(np.int64).tolist())
+
 
 def refuse_null(raw: RawFile, column: int, count: int) -> None:
     if count:
@@ -63,6 +66,12 @@ def _read_times(
             remedy="Name the time column with time_column",
         )
     stamps = pd.DatetimeIndex(pd.to_datetime(series)).as_unit("us")
+    if len(stamps) and not _YEARS[0] <= stamps.asi8.min() <= stamps.asi8.max() <= _YEARS[1]:
+        raise InputError(
+            "a time lies outside the years 2 to 9998",
+            where=raw.where(column=name),
+            remedy="Check the unit in which the times were written",
+        )
     if stamps.tz is None:
         return Times(stamps, stamps), time_texts(stamps)
     times = Times(stamps.tz_convert("UTC"), stamps.tz_localize(None), zone=str(stamps.tz))

@@ -95,6 +95,7 @@ def _plan(given: Mapping[str, Any]) -> FactorPlan:
     for name in ("box", "bounds"):
         if values[name] is not None:
             values[name] = _tuples(values[name])
+    values["without"] = tuple(str(part) for part in values["without"])
     if any(isinstance(v, float) and not math.isfinite(v) for v in values.values()):
         raise AgreementError("a setting of the run is not finite")
     return FactorPlan(**values)
