@@ -120,6 +120,18 @@ def test_the_headline_is_the_median_against_the_best_of_each_kind(rows):
     assert headline(rows[rows["label"] != "flfl"]) == []
 
 
+def test_the_headline_counts_cases_that_all_were_run_on_and_tells_our_failures(rows):
+    extra = rows[rows["label"].isin(["flfl", "linear"])].assign(rate=0.7, mae=1.0)
+    failed = (rows["label"] == "flfl") & (rows["rate"] == 0.5)
+    lost = rows.assign(
+        mae=rows["mae"].mask(failed), failed=rows["failed"].astype(object).mask(failed, "ran away")
+    )
+    bought, _ = headline(pd.concat([lost, extra]))
+    # Nothing is known of pchip at 0.7: that case, a draw with linear, is no case.
+    assert "50 % lower MAE" in bought
+    assert "the median of 4 cases, 50 % lower to 50 % lower); it failed in 2 cases more." in bought
+
+
 def test_parts_are_changes_against_the_whole():
     rows = pd.DataFrame(
         {

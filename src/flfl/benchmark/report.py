@@ -28,7 +28,8 @@ INTERVALS = (
     " seeds, since two seeds say little). Bold: the least of its column."
 )
 STATISTICS = (
-    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first. p:"
+    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first, those"
+    " that all methods of the case have. p:"
     " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect:"
     " matched-pairs rank-biserial correlation, 1 where we always win. Median: of our error over"
     " theirs, less 1."

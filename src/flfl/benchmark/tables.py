@@ -137,7 +137,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
             f"{one.rank_biserial:+.2f}",
             percent(one.relative),
         ]
-        for one in statistics.compare(statistics.scores(rows, metric), ours)
+        for one in statistics.compare(statistics.paired_scores(rows, metric), ours)
     ]
     header = ["against", "wins/losses", "p (Wilcoxon)", "p (Holm)", "effect", f"median {metric}"]
     return Grid(f"{ours} against the others: {metric.upper()}", header, lines)
@@ -145,7 +145,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
 
 def ranking(rows: pd.DataFrame, metric: str) -> Grid | None:
     """Friedman's mean ranks."""
-    found = statistics.rank(statistics.scores(rows, metric))
+    found = statistics.rank(statistics.paired_scores(rows, metric))
     if found is None:
         return None
     lines = [[label, f"{value:.2f}"] for label, value in found.ranks.items()]
