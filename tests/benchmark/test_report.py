@@ -229,6 +229,11 @@ def test_rows_that_are_none_are_refused(tmp_path):
     pa_parquet.write_table(pa.table({"a": [1]}), other)
     with pytest.raises(InputError, match="no rows of `flfl benchmark`"):
         read_rows(other)
+    table = pa_parquet.read_table(write(tmp_path / "rows.parquet", some_rows(), []))
+    pa_parquet.write_table(table.select(list(SCORES)), other)
+    with pytest.raises(InputError, match=r"seconds is missing. Give a rows\.parquet"):
+        read_rows(other)
+    assert find_rows(tmp_path) == [tmp_path / "rows.parquet"]
     other.write_bytes(b"nothing")
     with pytest.raises(InputError, match="no Parquet file"):
         read_rows(other)
