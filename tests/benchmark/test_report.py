@@ -79,6 +79,17 @@ def test_means_intervals_and_the_best_of_a_column(rows):
     assert first.rows[1][2].startswith("2.01 ± ")
 
 
+def test_the_best_is_bold_whatever_the_last_bit_of_its_mean():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = pd.DataFrame(
+            {"data": D1, "pattern": "random", "rate": 0.5, "seed": range(5), "label": "flfl",
+             "mae": rng.random(5), "failed": None}
+        )  # fmt: skip
+        (grid,) = tables.accuracy(rows, "mae")
+        assert grid.rows[0][2].startswith("*")
+
+
 def test_failures_are_told_and_never_best(tmp_path):
     given = some_rows()
     for row in given:
@@ -148,6 +159,8 @@ def test_parts_are_changes_against_the_whole():
     ((method, grid),) = tables.parts(rows)
     assert method == "flfl"
     assert grid.rows[1][:3] == ["less", "1.1 (+10.0 %)", "1.8 (-10.0 %)"]
+    ((_, grid),) = tables.parts(rows.assign(failed=[None, None, "ran away", None]))
+    assert grid.rows[1] == ["less", "1.1 (+10.0 %)", "1.8 (-)", "+10.0 %"]
 
 
 def test_every_view_has_its_section(rows):
