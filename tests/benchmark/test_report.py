@@ -15,7 +15,7 @@ from flfl.benchmark.experiment import VIEWS
 from flfl.benchmark.headline import headline
 from flfl.benchmark.page import Page, find_rows
 from flfl.benchmark.rank_diagram import critical_differences
-from flfl.benchmark.report import sections, write_report
+from flfl.benchmark.report import SECTIONS, sections, write_report
 from flfl.benchmark.store import SCORES, TIMINGS, read_rows
 from flfl.errors import InputError
 
@@ -165,6 +165,7 @@ def test_parts_are_changes_against_the_whole():
 
 def test_every_view_has_its_section(rows):
     found = {section.name for section in sections(rows, VIEWS)}
+    assert found <= set(SECTIONS)
     assert found == {"paper", "statistics", "exposure", "bytes", "timings", "scaling"}
     found = {section.name for section in sections(rows, ["rates"])}
     assert found == {"accuracy", "timings"}
@@ -220,6 +221,19 @@ def test_a_report_keeps_timings_apart(tmp_path):
     assert {"rows.csv", "accuracy.md", "accuracy.tex", "statistics.md", "paper.md"} <= set(
         contents[0]
     )
+
+
+def test_a_failure_that_was_mended_leaves_no_table_behind(tmp_path):
+    broken = some_rows()
+    broken[0] |= {"failed": "took longer than 2 s", "mae": None, "rmse": None}
+    own = tmp_path / "tables" / "notes.md"
+    own.parent.mkdir()
+    own.write_text("mine", encoding="utf-8")
+    write_report(tmp_path, write(tmp_path / "rows.parquet", broken, ["ranks"]), draw=False)
+    assert (tmp_path / "tables" / "failures.md").is_file()
+    write_report(tmp_path, write(tmp_path / "rows.parquet", some_rows(), ["ranks"]), draw=False)
+    assert not (tmp_path / "tables" / "failures.md").exists()
+    assert own.is_file()
 
 
 def test_the_page_holds_headline_sections_and_links_that_lead_somewhere(tmp_path):
