@@ -282,3 +282,12 @@ def test_relative_errors_are_geometric_means_over_common_cases(rows):
     found = figures.relative_error(rows)
     assert found.round(6).to_dict() == ERRORS
     assert np.isclose(found["flfl"], 1)
+    lost = (rows["label"] == "pchip") & (rows["rate"] == 0.1)
+    broken = rows.assign(
+        mae=rows["mae"].mask(lost), failed=rows["failed"].astype(object).mask(lost, "ran away")
+    )
+    broken.loc[(rows["label"] == "linear") & (rows["rate"] == 0.1), "mae"] *= 8
+    found = figures.relative_error(broken)
+    assert "pchip" not in found
+    # The case that pchip lost still counts against linear: one in three, eight times as bad.
+    assert np.isclose(found["linear"], 2 * ERRORS["linear"])
