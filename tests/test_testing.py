@@ -36,6 +36,12 @@ class ForgetsFrames(Linear):
         return np.asarray(super().transform(X))
 
 
+class ForgetsTheIndex(Linear):
+    def transform(self, X):
+        here = self.estimates_[: len(X)]
+        return X.where(X.notna(), here) if hasattr(X, "where") else np.where(np.isnan(X), here, X)
+
+
 class DislikesArrays(Linear):
     def fit(self, X, y=None, **given):
         super().fit(X, **given)
@@ -183,6 +189,7 @@ BROKEN = {
     LeavesGaps: "every gap is filled: LeavesGaps left [0-9]+ gaps",
     SmoothsReadings: "known readings are untouched: SmoothsReadings altered",
     ForgetsFrames: "a DataFrame comes back as it is.*: ForgetsFrames gave a ndarray",
+    ForgetsTheIndex: "a DataFrame comes back as it is.*: ForgetsTheIndex fills some of the rows",
     DislikesArrays: "counts as its array: DislikesArrays estimates otherwise for an array",
     WritesIntoInput: "the input is left alone: WritesIntoInput wrote into the table of 8 sensors",
     WritesIntoOneColumn: "the input is left alone: .* wrote into the table of 1 sensors",
