@@ -41,7 +41,9 @@ def main(path: Path) -> None:
     for row in rows.sort_values(["data", "rate", "mae"]).to_dict("records"):
         there = paper.get((row["data"], row["rate"], PRINTED_AS.get(row["method"], row["method"])))
         failed = isinstance(row["failed"], str)
-        moved = row["bytes_up"] + row["bytes_down"]
+        # A cell that was cut off knows neither its bytes nor its settings.
+        moved = 0 if failed else row["bytes_up"] + row["bytes_down"]
+        chosen = {} if failed else json.loads(row["settings"])
         cells = [
             DATA[row["data"]],
             row["rate"],
@@ -49,9 +51,9 @@ def main(path: Path) -> None:
             row["failed"] if failed else figure(row["mae"]),
             "" if failed else figure(row["rmse"]),
             f"{there.mae:g} / {there.rmse:g}" if there else "",
-            f"{row['cpu_seconds']:.1f}",
+            figure(row["cpu_seconds"], 3),
             size(moved) if moved else "-",
-            ", ".join(f"{name} {value:g}" for name, value in json.loads(row["settings"]).items()),
+            ", ".join(f"{name} {value:g}" for name, value in chosen.items()),
         ]
         print("| " + " | ".join(map(str, cells)) + " |")
     minutes = rows["cpu_seconds"].sum() / 60

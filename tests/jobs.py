@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 from threadpoolctl import threadpool_info
@@ -12,11 +13,13 @@ def double(job):
 
 
 def sometimes(job):
-    """Do what the job says: die, hang or answer."""
+    """Do what the job says: die, hang, answer, or answer and die soon after."""
     if job["do"] == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if job["do"] == "hang":
         time.sleep(600)
+    if job["do"] == "leave":
+        threading.Timer(0.1, os._exit, [1]).start()
     return {"did": job["do"]}
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from flfl.baselines.interpolate import Linear
+from flfl.baselines.lfa import LFA
 from flfl.errors import InputError
 from flfl.testing import _LAWS, check_recoverer
 from quick import EVERY_METHOD, quick
@@ -35,6 +36,12 @@ class ForgetsFrames(Linear):
         return np.asarray(super().transform(X))
 
 
+class ForgetsTheIndex(Linear):
+    def transform(self, X):
+        here = self.estimates_[: len(X)]
+        return X.where(X.notna(), here) if hasattr(X, "where") else np.where(np.isnan(X), here, X)
+
+
 class DislikesArrays(Linear):
     def fit(self, X, y=None, **given):
         super().fit(X, **given)
@@ -58,6 +65,50 @@ class WritesIntoOneColumn(Linear):
         if Y.flags.writeable:
             Y[np.isnan(Y)] = 0.0
         return out
+
+
+class WritesIntoFrames(Linear):
+    def fit(self, X, y=None, **given):
+        super().fit(X, **given)
+        if not isinstance(X, np.ndarray):
+            X.fillna(0.0, inplace=True)
+        return self
+
+
+class ChangesItsMind(LFA):
+    def fit(self, X, y=None, **given):
+        self.rank = min(self.rank, len(X.columns) if hasattr(X, "columns") else X.shape[1])
+        return super().fit(X, **given)
+
+
+class ForgetsTheEmptyInItsBounds(Linear):
+    def _estimate(self, Y, positions, sensors):
+        out = super()._estimate(Y, positions, sensors)
+        self.lower_, self.upper_ = out.T - 1, out.T + 1
+        return out
+
+
+class KnowsNoBounds(Linear):
+    _by_sensor = ("lower_", "upper_")
+
+    def _estimate(self, Y, positions, sensors):
+        out = super()._estimate(Y, positions, sensors)
+        self.lower_ = self.upper_ = np.full_like(out.T, np.nan)
+        return out
+
+
+class NeedsPlaces(Linear):
+    def _estimate(self, Y, positions, sensors):
+        return super()._estimate(Y, positions, sensors) + 0 * sensors.coordinates.sum()
+
+
+class DividesByDistance(Linear):
+    def _estimate(self, Y, positions, sensors):
+        out = super()._estimate(Y, positions, sensors)
+        if sensors.coordinates is None or len(Y) == 1:
+            return out
+        away = np.abs(sensors.coordinates - sensors.coordinates[:1]).sum(axis=1)[1:]
+        return out + 0 * (1 / away).sum()
 
 
 class Restless(Linear):
@@ -138,9 +189,16 @@ BROKEN = {
     LeavesGaps: "every gap is filled: LeavesGaps left [0-9]+ gaps",
     SmoothsReadings: "known readings are untouched: SmoothsReadings altered",
     ForgetsFrames: "a DataFrame comes back as it is.*: ForgetsFrames gave a ndarray",
+    ForgetsTheIndex: "a DataFrame comes back as it is.*: ForgetsTheIndex fills some of the rows",
     DislikesArrays: "counts as its array: DislikesArrays estimates otherwise for an array",
     WritesIntoInput: "the input is left alone: WritesIntoInput wrote into the table of 8 sensors",
     WritesIntoOneColumn: "the input is left alone: .* wrote into the table of 1 sensors",
+    WritesIntoFrames: "the input is left alone: .* wrote into the DataFrame of 8 sensors",
+    ChangesItsMind: "settings are left alone: ChangesItsMind set rank itself",
+    ForgetsTheEmptyInItsBounds: "intervals have the shape of the table: .* raised ValueError",
+    KnowsNoBounds: "intervals have the shape of the table: .* has 1920 bounds that are no numbers",
+    NeedsPlaces: "sensors without coordinates are survived: NeedsPlaces raised",
+    DividesByDistance: "two sensors at one place are survived: DividesByDistance gave 960",
     Restless: "the same seed gives the same bits: Restless gave other estimates",
     Capped: "other units give the same estimates in those units: Capped is off by",
     Remembers: "only the table that was fitted matters: Remembers remembers the table",

@@ -45,12 +45,13 @@ def check_recoverer(method: str | BaseRecoverer, **options: Any) -> None:
     """Hold a method to every law of the contract, on a small made-up network.
 
     The laws, in this order: a value for every entry; every gap filled; known readings untouched;
-    the same bits for the same seed; DataFrame in, DataFrame out, with the numbers that the array
-    gives; the input left alone; other units give the same estimates in those, to five digits
-    (unless the class says ``_unit_free = False``); what was seen in an earlier fit or in
-    ``transform`` does not matter; a sensor without readings stays NaN and changes nothing for the
-    others; a constant sensor, one reading, two rows, slots that nobody observed, and a single
-    sensor are survived; a table without readings is refused.
+    the same bits for the same seed; DataFrame in, DataFrame out, rows found by their index, with
+    the numbers that the array gives; the input and the settings left alone; intervals of the
+    table's shape; other units give the same estimates in those, to five digits (unless the class
+    says ``_unit_free = False``); what was seen in an earlier fit or in ``transform`` does not
+    matter; a sensor without readings stays NaN and changes nothing for the others; a constant
+    sensor, one reading, two rows, slots that nobody observed, a single sensor, sensors without
+    coordinates and two at one place are survived; a table without readings is refused.
 
     Parameters
     ----------
@@ -100,7 +101,8 @@ class _Trial:
         self, values: pd.DataFrame | Array | None = None, sensors: Sensors | None = None
     ) -> BaseRecoverer:
         """A fresh copy, fitted to the network or to what is given instead."""
-        chosen = self.values if values is None else values
+        # A copy: what writes into its input must not spoil the network for other laws.
+        chosen = self.values.copy() if values is None else values
         return clone(self.estimator).fit(chosen, sensors=sensors or self.sensors)
 
     @property
@@ -140,6 +142,9 @@ def _frames(trial: _Trial) -> Complaint:
     same = filled.index.equals(trial.values.index) and filled.columns.equals(trial.values.columns)
     if not same:
         return "changed the index or the columns"
+    some = slice(40, 60)
+    if not model.transform(trial.values[some]).equals(filled[some]):
+        return "fills some of the rows otherwise than all of them"
     # A bare index: an array has no clock, and a season may be read from one.
     plain = trial.values.reset_index(drop=True)
     framed, array = (trial.fit(values).estimates_ for values in (plain, plain.to_numpy()))
@@ -147,13 +152,38 @@ def _frames(trial: _Trial) -> Complaint:
 
 
 def _input_alone(trial: _Trial) -> Complaint:
-    wide = np.array(trial.values, order="C")
-    for values, sensors in ((wide, trial.sensors), _first_sensor(wide, trial.sensors)):
-        before = values.copy()
+    wide, frame = np.array(trial.values, order="C"), trial.values.copy()
+    tables = ((wide, trial.sensors), _first_sensor(wide, trial.sensors), (frame, trial.sensors))
+    for values, sensors in tables:
+        before = np.array(values)
         model = trial.fit(values, sensors)
         model.transform(values)
-        if not np.array_equal(values, before, equal_nan=True):
-            return f"wrote into the table of {values.shape[1]} sensors that it was given"
+        if not np.array_equal(np.asarray(values), before, equal_nan=True):
+            kind = "DataFrame" if values is frame else "table"
+            return f"wrote into the {kind} of {values.shape[1]} sensors that it was given"
+    return None
+
+
+def _settings_alone(trial: _Trial) -> Complaint:
+    model = clone(trial.estimator)
+    before = model.get_params(deep=False)
+    after = model.fit(trial.values.copy(), sensors=trial.sensors).get_params(deep=False)
+    changed = [name for name, value in after.items() if value is not before[name]]
+    return f"set {changed[0]} itself" if changed else None
+
+
+def _intervals(trial: _Trial) -> Complaint:
+    for values in (trial.values, trial.values.assign(**{str(_EMPTY): np.nan})):
+        bounds = trial.fit(values).interval()
+        if bounds is None:
+            return None
+        shapes = [np.shape(bound) for bound in bounds]
+        if set(shapes) != {values.shape}:
+            return f"has bounds of {shapes[0]} and {shapes[1]} for a table of {values.shape}"
+        some = values.notna().any().to_numpy()
+        bad = int(sum((~np.isfinite(bound[:, some])).sum() for bound in bounds))
+        if bad:
+            return f"has {bad} bounds that are no numbers"
     return None
 
 
@@ -227,6 +257,16 @@ def _single_sensor(trial: _Trial) -> Complaint:
     return _finite(trial, values, sensors)
 
 
+def _no_places(trial: _Trial) -> Complaint:
+    return _finite(trial, trial.values, Sensors.bare(trial.sensors.ids))
+
+
+def _one_place(trial: _Trial) -> Complaint:
+    places = np.array(trial.sensors.coordinates)
+    places[1] = places[0]
+    return _finite(trial, trial.values, replace(trial.sensors, coordinates=places))
+
+
 def _nothing_known(trial: _Trial) -> Complaint:
     try:
         trial.fit(trial.values * np.nan)
@@ -246,6 +286,8 @@ _LAWS: tuple[tuple[str, Callable[[_Trial], Complaint]], ...] = (
     ("the same seed gives the same bits", _repeats),
     ("a DataFrame comes back as it is, and counts as its array", _frames),
     ("the input is left alone", _input_alone),
+    ("settings are left alone", _settings_alone),
+    ("intervals have the shape of the table", _intervals),
     ("other units give the same estimates in those units", _units),
     ("only the table that was fitted matters", _only_what_is_fitted),
     ("a sensor without readings stays NaN and hurts nobody", _empty_sensor),
@@ -254,5 +296,7 @@ _LAWS: tuple[tuple[str, Callable[[_Trial], Complaint]], ...] = (
     ("two rows are enough", _two_rows),
     ("slots that nobody observed are survived", _empty_slots),
     ("a single sensor is survived", _single_sensor),
+    ("sensors without coordinates are survived", _no_places),
+    ("two sensors at one place are survived", _one_place),
     ("a table without readings is refused", _nothing_known),
 )

@@ -30,6 +30,30 @@ def object_path(module, model, Y, **options):
     return train(network, model.rounds, ledger), ledger, network
 
 
+def arrays(party):
+    """All arrays that a party holds, in whatever it holds."""
+    if isinstance(party, np.ndarray):
+        return [party]
+    if isinstance(party, dict):
+        held = party.values()
+    elif isinstance(party, list | tuple):
+        held = party
+    else:
+        held = getattr(party, "__dict__", {}).values()
+    return [array for one in held for array in arrays(one)]
+
+
+def shared_memory(network):
+    """Pairs of parties that hold the same memory; there must be none."""
+    held = [arrays(party) for party in (network.server, *network.clients)]
+    return [
+        (one, other)
+        for one in range(len(held))
+        for other in range(one)
+        if any(np.may_share_memory(a, b) for a in held[one] for b in held[other])
+    ]
+
+
 def counted(ledger):
     """What a ledger holds, as plain values."""
     return asdict(ledger)

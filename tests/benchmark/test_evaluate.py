@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flfl.baselines.registry import _EXTRAS
 from flfl.benchmark import evaluate
 from flfl.benchmark.evaluate import training_mask
 from flfl.benchmark.memory import PeakMemory
@@ -58,9 +59,11 @@ def test_coverage_and_width_are_those_of_the_hidden_readings(network):
         ({"patterns": ["random", "block"], "block_length": 1000}, "1000 slots is longer than"),
         ({"patterns": ["random", "block"], "rates": [0.5, 0.02]}, "pattern block: .*can hide only"),
         ({"methods": ["linear", "magic"]}, "unknown method 'magic'"),
+        ({"methods": ["linear", "fesog"]}, "fesog needs an extra that is not installed"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(network, asked, words):
+def test_what_cannot_be_done_is_refused_before_any_work(network, asked, words, monkeypatch):
+    monkeypatch.setitem(_EXTRAS, "neural", "flfl_has_no_such_module")
     done = []
     with pytest.raises(InputError, match=words):
         evaluate(*network, **({"rates": [0.5], "methods": ["linear"]} | asked), report=done.append)

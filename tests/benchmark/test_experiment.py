@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from flfl.baselines import METHODS
+from flfl.baselines.registry import _EXTRAS
 from flfl.benchmark.experiment import read_experiment
 from flfl.data.datasets import list_datasets
 from flfl.errors import InputError
@@ -97,6 +98,15 @@ def test_files_are_read_beside_the_experiment(read, tmp_path):
         (DATA + '[[variant]]\nlabel = "flfl"\nmethod = "lfa"\n' + RUN, "'flfl' is a method of its"),
         ('views = ["rate"]\n' + DATA + RUN, "unknown 'rate' in views. Did you mean 'rates'"),
         (DATA + RUN.replace("[0.5, 0.8]", "[]"), "rates"),
+        ("run = [1]\n", r"run = \[1\] holds no tables. Write \[\[run\]\]"),
+        (DATA + DATA + RUN, r"\[\[data\]\] number 2: name = 'made' occurs twice"),
+        (
+            DATA + 2 * '[[variant]]\nlabel = "mine"\nmethod = "lfa"\n' + RUN,
+            "label = 'mine' occurs twice",
+        ),
+        (DATA.replace("60", "60, noise = nan") + RUN, "made: noise = nan is no number"),
+        (DATA + RUN + "options = {seed = 3}\n", "seed is no option of a method"),
+        (DATA + RUN + "options = {name = 3}\n", "linear has no option name"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(read, text, words):
@@ -110,6 +120,14 @@ def test_labels_that_are_not_asked_for_may_be_missing(read):
     assert read(text, only=["linear"]).labels == ("linear",)
     with pytest.raises(InputError, match="unknown 'from-the-future'"):
         read(text, only=["from-the-future"])
+
+
+def test_a_method_that_is_not_installed_is_refused_where_it_is_asked_for(read, monkeypatch):
+    monkeypatch.setitem(_EXTRAS, "neural", "flfl_has_no_such_module")
+    text = DATA + RUN.replace('"lfa"', '"metamf"')
+    assert read(text, only=["linear"]).labels == ("linear", "metamf")
+    with pytest.raises(InputError, match=r"metamf needs an extra .*pip install 'flfl\[neural\]'"):
+        read(text)
 
 
 def test_a_choice_of_cells_names_what_is_not_there(read):

@@ -1,6 +1,7 @@
 """Workers: results of all jobs, whatever becomes of one of them."""
 
 import os
+import time
 
 import pytest
 
@@ -22,6 +23,13 @@ def test_a_dead_worker_loses_its_job_and_no_other():
     assert found[0] == found[2] == {"did": "answer"}
     assert isinstance(found[1], Lost)
     assert found[1].reason == "the worker process died (exit code -9)"
+
+
+def test_a_worker_that_dies_while_it_waits_is_replaced():
+    running = run_all(jobs.sometimes, [{"do": "leave"}, {"do": "answer"}])
+    assert next(running) == (0, {"did": "leave"})
+    time.sleep(0.5)
+    assert list(running) == [(1, {"did": "answer"})]
 
 
 def test_a_job_beyond_its_time_is_ended():

@@ -15,7 +15,7 @@ from flfl.benchmark.experiment import VIEWS
 from flfl.benchmark.headline import headline
 from flfl.benchmark.page import Page, find_rows
 from flfl.benchmark.rank_diagram import critical_differences
-from flfl.benchmark.report import sections, write_report
+from flfl.benchmark.report import SECTIONS, sections, write_report
 from flfl.benchmark.store import SCORES, TIMINGS, read_rows
 from flfl.errors import InputError
 
@@ -79,6 +79,17 @@ def test_means_intervals_and_the_best_of_a_column(rows):
     assert first.rows[1][2].startswith("2.01 ± ")
 
 
+def test_the_best_is_bold_whatever_the_last_bit_of_its_mean():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rows = pd.DataFrame(
+            {"data": D1, "pattern": "random", "rate": 0.5, "seed": range(5), "label": "flfl",
+             "mae": rng.random(5), "failed": None}
+        )  # fmt: skip
+        (grid,) = tables.accuracy(rows, "mae")
+        assert grid.rows[0][2].startswith("*")
+
+
 def test_failures_are_told_and_never_best(tmp_path):
     given = some_rows()
     for row in given:
@@ -120,6 +131,18 @@ def test_the_headline_is_the_median_against_the_best_of_each_kind(rows):
     assert headline(rows[rows["label"] != "flfl"]) == []
 
 
+def test_the_headline_counts_cases_that_all_were_run_on_and_tells_our_failures(rows):
+    extra = rows[rows["label"].isin(["flfl", "linear"])].assign(rate=0.7, mae=1.0)
+    failed = (rows["label"] == "flfl") & (rows["rate"] == 0.5)
+    lost = rows.assign(
+        mae=rows["mae"].mask(failed), failed=rows["failed"].astype(object).mask(failed, "ran away")
+    )
+    bought, _ = headline(pd.concat([lost, extra]))
+    # Nothing is known of pchip at 0.7: that case, a draw with linear, is no case.
+    assert "50 % lower MAE" in bought
+    assert "the median of 4 cases, 50 % lower to 50 % lower); it failed in 2 cases more." in bought
+
+
 def test_parts_are_changes_against_the_whole():
     rows = pd.DataFrame(
         {
@@ -136,10 +159,13 @@ def test_parts_are_changes_against_the_whole():
     ((method, grid),) = tables.parts(rows)
     assert method == "flfl"
     assert grid.rows[1][:3] == ["less", "1.1 (+10.0 %)", "1.8 (-10.0 %)"]
+    ((_, grid),) = tables.parts(rows.assign(failed=[None, None, "ran away", None]))
+    assert grid.rows[1] == ["less", "1.1 (+10.0 %)", "1.8 (-)", "+10.0 %"]
 
 
 def test_every_view_has_its_section(rows):
     found = {section.name for section in sections(rows, VIEWS)}
+    assert found <= set(SECTIONS)
     assert found == {"paper", "statistics", "exposure", "bytes", "timings", "scaling"}
     found = {section.name for section in sections(rows, ["rates"])}
     assert found == {"accuracy", "timings"}
@@ -197,6 +223,19 @@ def test_a_report_keeps_timings_apart(tmp_path):
     )
 
 
+def test_a_failure_that_was_mended_leaves_no_table_behind(tmp_path):
+    broken = some_rows()
+    broken[0] |= {"failed": "took longer than 2 s", "mae": None, "rmse": None}
+    own = tmp_path / "tables" / "notes.md"
+    own.parent.mkdir()
+    own.write_text("mine", encoding="utf-8")
+    write_report(tmp_path, write(tmp_path / "rows.parquet", broken, ["ranks"]), draw=False)
+    assert (tmp_path / "tables" / "failures.md").is_file()
+    write_report(tmp_path, write(tmp_path / "rows.parquet", some_rows(), ["ranks"]), draw=False)
+    assert not (tmp_path / "tables" / "failures.md").exists()
+    assert own.is_file()
+
+
 def test_the_page_holds_headline_sections_and_links_that_lead_somewhere(tmp_path):
     write(tmp_path / "some.parquet", some_rows(), ["paper", "rates", "ranks"])
     write(tmp_path / "another.parquet", some_rows(), ["seconds"], "another")
@@ -217,6 +256,11 @@ def test_rows_that_are_none_are_refused(tmp_path):
     pa_parquet.write_table(pa.table({"a": [1]}), other)
     with pytest.raises(InputError, match="no rows of `flfl benchmark`"):
         read_rows(other)
+    table = pa_parquet.read_table(write(tmp_path / "rows.parquet", some_rows(), []))
+    pa_parquet.write_table(table.select(list(SCORES)), other)
+    with pytest.raises(InputError, match=r"seconds is missing. Give a rows\.parquet"):
+        read_rows(other)
+    assert find_rows(tmp_path) == [tmp_path / "rows.parquet"]
     other.write_bytes(b"nothing")
     with pytest.raises(InputError, match="no Parquet file"):
         read_rows(other)
@@ -238,3 +282,12 @@ def test_relative_errors_are_geometric_means_over_common_cases(rows):
     found = figures.relative_error(rows)
     assert found.round(6).to_dict() == ERRORS
     assert np.isclose(found["flfl"], 1)
+    lost = (rows["label"] == "pchip") & (rows["rate"] == 0.1)
+    broken = rows.assign(
+        mae=rows["mae"].mask(lost), failed=rows["failed"].astype(object).mask(lost, "ran away")
+    )
+    broken.loc[(rows["label"] == "linear") & (rows["rate"] == 0.1), "mae"] *= 8
+    found = figures.relative_error(broken)
+    assert "pchip" not in found
+    # The case that pchip lost still counts against linear: one in three, eight times as bad.
+    assert np.isclose(found["linear"], 2 * ERRORS["linear"])

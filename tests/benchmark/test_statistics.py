@@ -11,6 +11,7 @@ from flfl.benchmark.statistics import (
     critical_difference,
     half_width,
     holm,
+    paired_scores,
     rank,
     rank_biserial,
     scores,
@@ -48,6 +49,21 @@ def test_seeds_are_averaged_and_a_failure_is_worse_than_anything():
     assert list(found.columns) == ["a", "b"]
     assert found["a"].tolist() == [1.5, 4.0]
     assert found["b"].tolist() == [np.inf, 5.0]
+
+
+def test_methods_are_compared_on_masks_that_all_had():
+    def rows(rate, label, seeds):
+        # The second mask is harder for everybody.
+        return [
+            {"data": "D", "pattern": "random", "rate": rate, "label": label, "seed": seed,
+             "mae": 1.0 + 9.0 * seed, "failed": None}
+            for seed in seeds
+        ]  # fmt: skip
+
+    asked = [(0.1, "a", [0, 1]), (0.1, "b", [0]), (0.5, "a", [0]), (0.5, "b", [1])]
+    found = paired_scores(pd.DataFrame([row for one in asked for row in rows(*one)]))
+    assert found.loc[("D", "random", 0.1)].tolist() == [1.0, 1.0]
+    assert found.loc[("D", "random", 0.5)].tolist() == [1.0, 10.0]
 
 
 def test_wins_effect_and_change():

@@ -59,7 +59,7 @@ class Readings:
     def of_sensor(self, number: int) -> Readings:
         """The one row that a client has."""
         one = slice(number, number + 1)
-        return Readings(self.Z[one], self.train[one], self.held[one])
+        return Readings(self.Z[one].copy(), self.train[one].copy(), self.held[one].copy())
 
     def sums(self, estimates: Array) -> Array:
         """Squared error and number of the readings kept back, then of those learned from, (4,)."""

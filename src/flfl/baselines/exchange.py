@@ -67,12 +67,12 @@ class Post:
     def up(self, message: Message) -> Message:
         """From a client to the server."""
         self.count_up(message.kind, message.nbytes)
-        return message
+        return _delivered(message)
 
     def down(self, message: Message) -> Message:
         """From the server to a client."""
         self.count_down(message.kind, message.nbytes)
-        return message
+        return _delivered(message)
 
     def count_up(self, kind: str, nbytes: int, messages: int = 1) -> None:
         """So many messages of this many bytes together went up."""
@@ -85,6 +85,11 @@ class Post:
         if messages:
             self.ledger.down[kind] += nbytes
             self.ledger.messages_down[kind] += messages
+
+
+def _delivered(message: Message) -> Message:
+    """Arrays of the receiver's own: what crosses a wire shares no memory with its sender."""
+    return Message(message.kind, {name: array.copy() for name, array in message.body.items()})
 
 
 def hold_back(

@@ -63,6 +63,14 @@ class Method:
         """Whether the extra that it needs is installed."""
         return self.needs is None or importlib.util.find_spec(_EXTRAS[self.needs]) is not None
 
+    def require(self) -> None:
+        """Refuse to go on where the extra that it needs is not installed."""
+        if not self.available:
+            raise InputError(
+                f"the method {self.name} needs an extra that is not installed",
+                remedy=f"Install it: pip install 'flfl[{self.needs}]'",
+            )
+
 
 BUDGET = 4
 """Settings that a method may try, the same for all."""
@@ -266,7 +274,7 @@ def find(name: str) -> Method:
     )
 
 
-def create(name: str, *, seed: int = 0, **options: Any) -> BaseRecoverer:
+def create(name: str, /, *, seed: int = 0, **options: Any) -> BaseRecoverer:
     """An estimator of the method, seeded where it draws random numbers.
 
     ``random_state`` among the options, as scikit-learn calls it, comes before ``seed``.

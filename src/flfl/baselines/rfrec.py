@@ -259,7 +259,8 @@ class RFRecClient(FactorClient):
         P = local.start(self.read(Q).shape[1])
         super().__init__(local, P)
         self._model = model
-        self._copy = Copy(model, local, 0, P[0], self.read(Q))
+        self._mean = self.read(Q)
+        self._copy = Copy(model, local, 0, P[0], self._mean)
 
     def answer(self, factors: Message) -> Message:
         """A step with the pull, then the copy."""
@@ -275,9 +276,11 @@ class RFRecClient(FactorClient):
         """The copy, clipped and noisy where that was agreed on."""
         return Message("copy", {"V": self._copy.released().copy()})
 
-    def mix(self, factors: Message) -> None:
-        """Go towards the mean."""
-        self._copy.mix(self.read(factors))
+    def mix(self, factors: Message | None) -> None:
+        """Go towards the mean; the last one where none is sent."""
+        if factors is not None:
+            self._mean = self.read(factors)
+        self._copy.mix(self._mean)
 
     def estimate(self, P: Array, Q: Array) -> Array:
         """Through the head; with Q and not the own copy, as published."""
@@ -312,7 +315,6 @@ class CoinNetwork(Network):
         self._copies = clients
         self._coin = coin
         self._fresh = False
-        self._mean = server.factors()
 
     def round(self) -> None:
         """All step, or all average; an average after an average needs no message."""
@@ -327,12 +329,8 @@ class CoinNetwork(Network):
                 self.post.ledger.numbers += upload.numbers
                 self.server.receive(upload)
             self.server.step()
-            self._mean = self.server.factors()
-            for client in self._copies:
-                client.mix(self.post.down(self._mean))
-        else:
-            for client in self._copies:
-                client.mix(self._mean)
+        for client in self._copies:
+            client.mix(self.post.down(self.server.factors()) if self._fresh else None)
         self._fresh = False
 
 

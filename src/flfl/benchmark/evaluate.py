@@ -153,7 +153,7 @@ def evaluate(
 
     # What cannot be done is said before hours of work, not after.
     for method in methods:
-        find(method)
+        find(method).require()
     for cell in cells:
         mask(cell)
     rows = []

@@ -29,6 +29,7 @@ block_length = 24
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flfl.baselines import METHODS, create
+from flfl.baselines import METHODS, create, find
 from flfl.benchmark.cells import Cell, Source, fingerprint, json_text, load
 from flfl.benchmark.evaluate import training_mask
 from flfl.benchmark.keys import Keys, nearest
@@ -138,8 +139,14 @@ class _Reader:
         views = top.names("views", default=())
         for view in views:
             top.one_of("views", view, VIEWS)
-        self.sources = dict(self._source(keys) for keys in top.tables("data", _DATA_KEYS))
-        self.variants = dict(self._variant(keys) for keys in top.tables("variant", _VARIANT_KEYS))
+        self.sources: dict[str, Source] = {}
+        for keys in top.tables("data", _DATA_KEYS):
+            keys.new("name", self.sources)
+            self.sources |= [self._source(keys)]
+        self.variants: dict[str, tuple[str, dict[str, Any]]] = {}
+        for keys in top.tables("variant", _VARIANT_KEYS):
+            keys.new("label", self.variants)
+            self.variants |= [self._variant(keys)]
         cells: dict[tuple[str, str], Cell] = {}
         runs = top.tables("run", _RUN_KEYS)
         if not runs:
@@ -168,7 +175,9 @@ class _Reader:
             return name, Source(name, self._beside(readings), sensors and self._beside(sensors))
         inner = Keys(f"{keys.where} made", made, tuple(_MADE))
         for option, kind in _MADE.items():
-            inner.get(option, (int, float) if kind is float else int, None)
+            given = inner.get(option, (int, float) if kind is float else int, None)
+            if given is not None and not math.isfinite(given):
+                raise inner.error(f"{option} = {given} is no number", "Give a number")
         return name, Source(name, made=json_text(made))
 
     def _beside(self, file: str) -> str:
@@ -261,6 +270,9 @@ _RUN_KEYS = (
 
 def _check_options(method: str, options: dict[str, Any]) -> None:
     """Refuse an option that the method does not have, or a value that it does not take."""
+    find(method).require()
+    if "seed" in options:
+        raise InputError("seed is no option of a method", remedy="Give seeds = [...] in the run")
     model = create(method, **options)
     if hasattr(model, "_parameter_constraints"):
         model._validate_params()

@@ -137,11 +137,15 @@ def parts(rows: pd.DataFrame, method: str) -> Picture:
 
 
 def relative_error(rows: pd.DataFrame) -> pd.Series:
-    """Geometric mean over the common cases of each label's MAE over ours."""
-    table = statistics.scores(rows).replace(np.inf, np.nan)
-    complete = table[table[OURS].notna()]
-    common = complete.dropna() if len(complete.dropna()) else complete
-    return np.exp(np.log(common.div(common[OURS], axis=0)).mean()).dropna()
+    """Geometric mean over the common cases of each label's MAE over ours.
+
+    A label that failed in one of them has none, and takes the case from nobody else.
+    """
+    table = statistics.paired_scores(rows)
+    table = table[np.isfinite(table[OURS])]
+    common = table.dropna() if len(table.dropna()) else table
+    found = np.exp(np.log(common.div(common[OURS], axis=0)).mean())
+    return found[np.isfinite(found)]
 
 
 def against(rows: pd.DataFrame, column: str) -> Picture:

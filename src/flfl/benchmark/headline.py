@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.baselines import METHODS
-from flfl.benchmark.statistics import scores
+from flfl.benchmark.statistics import paired_scores
 
 OURS = "flfl"
 
@@ -26,7 +26,7 @@ def headline(rows: pd.DataFrame) -> list[str]:
 each sensor could do with its own readings (the best of linear in each case; the median of 2 cases
     25 % lower to 50 % lower).
     """
-    table = scores(rows)
+    table = paired_scores(rows)
     kinds = [
         (
             "What federation buys over each sensor alone",
@@ -47,18 +47,21 @@ each sensor could do with its own readings (the best of linear in each case; the
 
 
 def _against(table: pd.DataFrame, names: Sequence[str], whom: str) -> str | None:
-    """How our error compares to the best of some methods, case by case."""
+    """How our error compares to the best of some methods, in the cases that all were run on."""
     there = [name for name in names if name in table.columns]
     if OURS not in table.columns or not there:
         return None
-    pair = pd.DataFrame({"ours": table[OURS], "best": table[there].min(axis=1)})
-    pair = pair.replace(np.inf, np.nan).dropna()
-    if pair.empty:
+    common = table[[OURS, *there]].dropna()
+    ours, best = common[OURS].to_numpy(), common[there].min(axis=1).to_numpy()
+    both = np.isfinite(ours) & np.isfinite(best)
+    if not both.any():
         return None
-    change = (pair["ours"] / pair["best"] - 1).to_numpy()
+    change = ours[both] / best[both] - 1
+    lost = int((np.isinf(ours) & np.isfinite(best)).sum())
     return (
         f"{_lower(np.median(change))} MAE than {whom} (the best of {', '.join(there)} in each case;"
-        f" the median of {_cases(len(pair))}, {_lower(change.max())} to {_lower(change.min())})."
+        f" the median of {_cases(len(change))}, {_lower(change.max())} to {_lower(change.min())})"
+        + (f"; it failed in {_cases(lost)} more." if lost else ".")
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +104,8 @@ class Keys:
     def tables(self, key: str, known: tuple[str, ...]) -> list[Keys]:
         """The tables of a ``[[key]]``."""
         found = self.get(key, list, [])
+        if not all(isinstance(table, dict) for table in found):
+            raise self.error(f"{key} = {found!r} holds no tables", f"Write [[{key}]] above each")
         return [
             Keys(f"{self.where}, [[{key}]] number {number}", table, known)
             for number, table in enumerate(found, 1)
@@ -114,6 +116,11 @@ class Keys:
         known = list(known)
         if value not in known:
             raise self.error(f"unknown {value!r} in {key}", nearest(value, known))
+
+    def new(self, key: str, known: Container[str]) -> None:
+        """Refuse a name that another table has."""
+        if self.text(key) in known:
+            raise self.error(f"{key} = {self.text(key)!r} occurs twice", "Choose another one")
 
     def share(self, rate: float) -> float:
         """A number between 0 and 1."""

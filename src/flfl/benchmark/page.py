@@ -91,7 +91,9 @@ def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
 
 
 def find_rows(folder: Path) -> list[Path]:
-    """The Parquet files of a folder."""
+    """The Parquet files of a folder; of one that `flfl benchmark` made, its rows."""
+    if (folder / "rows.parquet").is_file():
+        return [folder / "rows.parquet"]
     found = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
     if not found:
         raise InputError("there are no rows", where=str(folder), remedy="Copy a rows.parquet there")

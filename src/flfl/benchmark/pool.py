@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +48,14 @@ class _Worker:
     job: int | None = None
     since: float = 0.0
 
-    def give(self, number: int, job: Job) -> None:
+    def give(self, number: int, job: Job) -> bool:
+        """Whether the worker got the job: it may have died while it waited."""
+        try:
+            self.connection.send_bytes(json.dumps(job).encode())
+        except OSError:
+            return False
         self.job, self.since = number, time.monotonic()
-        self.connection.send_bytes(json.dumps(job).encode())
+        return True
 
     @property
     def seconds(self) -> float:
@@ -83,18 +89,20 @@ def run_all(
             while waiting and len(crew) < min(workers, len(jobs)):
                 crew.append(_hire(task))
             for worker in crew:
-                if worker.ready and worker.job is None and waiting:
-                    worker.give(*waiting.pop())
+                idle = worker.ready and worker.job is None
+                if idle and waiting and worker.give(*waiting[-1]):
+                    waiting.pop()
             wait([worker.connection for worker in crew], timeout=_LOOK)
             for worker in list(crew):
                 outcome = _hear(worker, limit)
-                if outcome is None or worker.job is None:
+                if outcome is None:
                     continue
                 number, worker.job = worker.job, None
                 if isinstance(outcome, Lost):
                     worker.stop()
                     crew.remove(worker)
-                yield number, outcome
+                if number is not None:
+                    yield number, outcome
     finally:
         for worker in crew:
             worker.stop()
@@ -147,6 +155,8 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 def _work(task: Task, connection: Connection) -> None:
     """The worker's life: one job after the other, until nobody is left who asks."""
+    # Ctrl-C reaches every process of the terminal; the parent ends its workers, in silence.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     with threadpool_limits(limits=1):
         connection.send_bytes(_READY)

@@ -15,7 +15,7 @@ from flfl.benchmark.headline import OURS
 
 def critical_differences(rows: pd.DataFrame, metric: str = "mae") -> Picture | None:
     """Mean ranks on an axis; a bar joins methods that are not told apart (Nemenyi, 5 %)."""
-    found = statistics.rank(statistics.scores(rows, metric))
+    found = statistics.rank(statistics.paired_scores(rows, metric))
     if found is None:
         return None
     labels, values = list(found.ranks), list(found.ranks.values())

@@ -22,13 +22,19 @@ from flfl.benchmark.store import read_rows
 from flfl.benchmark.tables import Grid
 from flfl.data.atomic import Writer, write_files
 
+SECTIONS = (
+    "paper", "accuracy", "statistics", "parts", "exposure", "bytes", "timings", "scaling",
+    "failures",
+)  # fmt: skip
+"""Every name that a section may have."""
 LISTED = ["label", "data", "pattern", "rate", "seed", "mae", "rmse"]
 INTERVALS = (
     "Means over seeds, with half of the 95 % interval of the mean (Student's t; wide with two"
     " seeds, since two seeds say little). Bold: the least of its column."
 )
 STATISTICS = (
-    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first. p:"
+    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first, those"
+    " that all methods of the case have. p:"
     " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect:"
     " matched-pairs rank-biserial correlation, 1 where we always win. Median: of our error over"
     " theirs, less 1."
@@ -126,7 +132,19 @@ def write_report(folder: Path, rows_path: Path, *, draw: bool = True) -> list[Pa
         if draw:
             where = folder / ("timings" if section.timed else "figures")
             writers |= drawings(where, section.pictures)
-    return write_all(writers)
+    written = write_all(writers)
+    _remove_old_tables(folder, written)
+    return written
+
+
+def _remove_old_tables(folder: Path, written: Sequence[Path]) -> None:
+    """What an earlier report said and this one does not: cells that have failed, for one."""
+    names = {f"{name}.{kind}" for name in SECTIONS for kind in ("md", "tex")}
+    for path in (
+        place / name for place in (folder / "tables", folder / "timings") for name in names
+    ):
+        if path not in written:
+            path.unlink(missing_ok=True)
 
 
 def listing(rows: pd.DataFrame) -> str:

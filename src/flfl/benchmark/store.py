@@ -99,7 +99,7 @@ class Store:
             return None
         try:
             return dict(json.loads(path.read_bytes())["row"])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             raise InputError(
                 "this is not the result of a cell", where=str(path), remedy="Delete the file"
             ) from None
@@ -171,6 +171,13 @@ def read_rows(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     if _METADATA not in metadata:
         raise InputError(
             "these are no rows of `flfl benchmark`", where=str(path), remedy="Give a rows.parquet"
+        )
+    missing = [name for name in SCORES | TIMINGS if name not in table.column_names]
+    if missing:
+        raise InputError(
+            f"the column {missing[0]} is missing",
+            where=str(path),
+            remedy="Give a rows.parquet; a scores.parquet holds no times",
         )
     rows = table.to_pandas()
     for name in rows.columns.intersection([n for n, t in SCORES.items() if t == _TEXT]):

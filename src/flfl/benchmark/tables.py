@@ -63,7 +63,12 @@ class Grid:
 
 
 _BOLD = re.compile(r"^\*(.+)\*$")
-_SPECIAL = {c: f"\\{c}" for c in "&%#_{}$"} | {"±": r"$\pm$", "\\": r"\textbackslash{}"}
+_SPECIAL = {c: f"\\{c}" for c in "&%#_{}$"} | {
+    "±": r"$\pm$",
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+}
 
 
 def _latex(text: str) -> str:
@@ -123,7 +128,8 @@ def _cell(own: pd.DataFrame, metric: str, best: float) -> str:
         return f"failed ({int(own['failed'].notna().sum())} of {len(own)})"
     mean, half = float(own[metric].mean()), half_width(own[metric])
     text = figure(mean) + (f" ± {figure(half, 2)}" if np.isfinite(half) else "")
-    return f"*{text}*" if mean <= best else text
+    # Two ways of adding up the same seeds may differ in the last bit.
+    return f"*{text}*" if mean <= best * (1 + 1e-12) else text
 
 
 def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
@@ -137,7 +143,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
             f"{one.rank_biserial:+.2f}",
             percent(one.relative),
         ]
-        for one in statistics.compare(statistics.scores(rows, metric), ours)
+        for one in statistics.compare(statistics.paired_scores(rows, metric), ours)
     ]
     header = ["against", "wins/losses", "p (Wilcoxon)", "p (Holm)", "effect", f"median {metric}"]
     return Grid(f"{ours} against the others: {metric.upper()}", header, lines)
@@ -145,7 +151,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
 
 def ranking(rows: pd.DataFrame, metric: str) -> Grid | None:
     """Friedman's mean ranks."""
-    found = statistics.rank(statistics.scores(rows, metric))
+    found = statistics.rank(statistics.paired_scores(rows, metric))
     if found is None:
         return None
     lines = [[label, f"{value:.2f}"] for label, value in found.ranks.items()]
@@ -184,7 +190,8 @@ def parts(rows: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
         table = statistics.scores(group)
         if str(method) not in table.columns or table.shape[1] < 2:
             continue
-        change = table.div(table[str(method)], axis=0) - 1
+        # Against a whole that failed nothing has changed by any share.
+        change = table.div(table[str(method)].replace(np.inf, np.nan), axis=0) - 1
         header = ["variant", *(f"{short(d)} {p} {r:g}" for d, p, r in table.index), "mean"]
         lines = [
             [
