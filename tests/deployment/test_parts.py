@@ -144,27 +144,60 @@ class TestAgreement:
     def test_one_that_reads_differently_is_refused(self):
         document = json.loads(agreement().to_bytes())
         document["seed"] = "0"
-        document["plan"]["refits"] = 12.0
-        with pytest.raises(AgreementError):
-            check_terms(Agreement.from_bytes(json.dumps(document).encode()), Terms(), "x")
+        with pytest.raises(AgreementError, match="seed"):
+            Agreement.from_bytes(json.dumps(document).encode())
+
+    @pytest.mark.parametrize(
+        ("section", "name", "value"),
+        [
+            ("plan", "max_exposure", "0.1"), ("plan", "max_exposure", None),
+            ("plan", "refits", 12.0), ("plan", "transform", "tan"), ("plan", "boost", 1),
+            ("plan", "box", [[0.0, 1.0]]), ("plan", "box", [["a", 1.0], [2.0, 3.0]]),
+            ("plan", "box", [[float("inf"), 1.0], [2.0, 3.0]]),
+            ("plan", "collusion", float("nan")), ("grid", "start", 5), ("grid", "slots", "10"),
+            ("grid", "slots", 10**12), (None, "number", 1.5), (None, "kind", "other"),
+            (None, "secure", 1),
+        ],
+    )  # fmt: skip
+    def test_each_setting_is_what_it_must_be(self, section, name, value):
+        document = json.loads(agreement().to_bytes())
+        (document[section] if section else document)[name] = value
+        with pytest.raises((AgreementError, InputError)):
+            Agreement.from_bytes(json.dumps(document).encode())
 
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"plan": FactorPlan(max_exposure=1.0)}, "exposure of 1"),
-            ({"plan": FactorPlan(max_exposure=0.6)}, "exposure of 0.6"),
-            ({"plan": FactorPlan(refits=10**6)}, "refits is not as"),
-            ({"plan": FactorPlan(clip=99.0)}, "clip is not as"),
-            ({"plan": FactorPlan(projection="learned")}, "learned projection"),
-            ({"plan": FactorPlan(projection="adaptive")}, "trusted coordinator"),
+            ({"plan": FactorPlan(n_sensors=8, max_exposure=1.0)}, "exposure of 1"),
+            ({"plan": FactorPlan(n_sensors=8, max_exposure=0.6)}, "exposure of 0.6"),
+            ({"plan": FactorPlan(n_sensors=8, refits=10**6)}, "refits is not as"),
+            ({"plan": FactorPlan(n_sensors=8, clip=99.0)}, "clip is not as"),
+            ({"plan": FactorPlan(n_sensors=8, projection="learned")}, "learned projection"),
+            ({"plan": FactorPlan(n_sensors=8, projection="adaptive")}, "trusted coordinator"),
+            ({"plan": FactorPlan(n_sensors=8, collusion=-10.0)}, "collusion: outside"),
+            ({"plan": FactorPlan()}, "n_sensors: outside"),
+            ({"plan": FactorPlan(n_sensors=8, rounds=10**9)}, "rounds: outside"),
+            ({"plan": FactorPlan(n_sensors=8, noise_sites=10**9)}, "noise_sites: outside"),
+            ({"plan": FactorPlan(n_sensors=8, noise_sites=0)}, "noise_sites: outside"),
+            ({"plan": FactorPlan(n_sensors=8, epsilon=1.0)}, "delta and bounds: outside"),
+            ({"plan": FactorPlan(n_sensors=9)}, "this owner knows of 8"),
             ({"secure": False}, "no secure sums"),
             ({"roster": "cd"}, "list of sites"),
         ],
     )
     def test_more_than_the_owner_agreed_to_is_refused(self, changes, words):
-        check_terms(agreement(), Terms(), "ab")
+        terms = Terms(sensors=8)
+        check_terms(agreement(), terms, "ab")
         with pytest.raises(AgreementError, match=words):
-            check_terms(agreement(**changes), Terms(), "ab")
+            check_terms(agreement(**changes), terms, "ab")
+
+    def test_noise_is_not_shared_without_secure_sums(self):
+        budget = {"epsilon": 1.0, "delta": 1e-9, "bounds": (0.0, 1.0), "n_sensors": 8}
+        shared = FactorPlan(noise_sites=2, **budget)
+        terms = Terms(secure=False)
+        check_terms(agreement(plan=shared), terms, "ab")
+        with pytest.raises(AgreementError, match="noise_sites"):
+            check_terms(agreement(plan=shared, secure=False), terms, "ab")
 
     def test_a_budget_that_the_owner_asks_for(self):
         with pytest.raises(AgreementError, match="privacy budget"):

@@ -144,9 +144,14 @@ class OutSettings:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the owner agrees to at the most. A run that asks for more is refused."""
+    """What the owner agrees to at the most. A run that asks for more is refused.
+
+    ``sensors`` is how many the owner knows the network to have: a coordinator that claims more
+    makes each reading look better hidden than it is.
+    """
 
     max_exposure: float = 0.5
+    sensors: int | None = None
     secure: bool = True
     learned: bool = False
     epsilon: float | None = None

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.agreement import Agreement, AgreementError, check_terms, grid_from
 from flfl.deployment.config import SiteConfig, broker_of, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.keys import check_certificate, load_identity, load_roster
@@ -178,7 +178,7 @@ class SiteService:
         call = str(message.about.get("call", ""))
         folder = self.config.state / "calls" / folder_name(call)
         try:
-            grid = TimeGrid(**json.loads(message.data))
+            grid = grid_from(json.loads(message.data))
             if not (folder / READINGS).exists():
                 shutil.rmtree(self.config.state / "calls", ignore_errors=True)
                 folder.mkdir(parents=True, mode=0o700)
@@ -186,7 +186,7 @@ class SiteService:
             taken = Snapshot.load(folder / READINGS)
             if not taken.alive.any():
                 raise TableError("there is no reading within the network's times")
-        except (FLFLError, ValueError, TypeError, OSError) as error:
+        except (FLFLError, ValueError, RecursionError, OSError) as error:
             self._trouble(f"cannot take part: {error}")
             self._report("unable", call=call, why=str(error)[:500])
             return
