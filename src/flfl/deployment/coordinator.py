@@ -21,6 +21,7 @@ from flfl.deployment.config import (
     read_config,
 )
 from flfl.deployment.grid import TimeGrid
+from flfl.deployment.hold import hold
 from flfl.deployment.keys import check_certificate, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.place import place_of
@@ -80,8 +81,8 @@ class CoordinatorService:
         self._joined: set[str] = set()
         self._told, self._said = 0.0, dict[str, Any]()
         self._runs = 0
+        self._folder_lock = hold(config.state)
         self.metrics = Metrics(config.report, COORDINATOR, self._figures)
-        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # --- the service -------------------------------------------------------------------------
 
@@ -99,6 +100,7 @@ class CoordinatorService:
             self._tell(force=True)
             self.link.close()
             self.metrics.close()
+            self._folder_lock.close()
         return 0
 
     def stop(self, *_: Any) -> None:
@@ -216,8 +218,9 @@ class CoordinatorService:
             self.ready.pop(site, None)
             self.unable[site] = str(message.about.get("why", ""))
             _LOG.warning("%s cannot take part: %s", site, self.unable[site])
-        elif message.kind == "done":
-            self.done.add(site)
+        elif message.kind == "done" and self.agreement is not None:
+            if message.run == self.agreement.run:
+                self.done.add(site)
 
     _call = ""
 

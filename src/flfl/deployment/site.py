@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from flfl.deployment.agreement import Agreement, AgreementError, check_terms, grid_from
 from flfl.deployment.config import SiteConfig, broker_of, read_config
 from flfl.deployment.grid import TimeGrid
+from flfl.deployment.hold import hold
 from flfl.deployment.keys import check_certificate, load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
@@ -46,6 +47,10 @@ _READING_SECONDS = 3600.0
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """Numbers of glibc's ``mallopt``."""
 Tables = Callable[[str, Path, Path, TimeGrid], None]
+
+
+_AT_HOME = "its tables or files cannot be read or written; its own log says why"
+"""What others are told of it: the error itself may quote a reading, a path or an address."""
 
 
 class TableError(FLFLError):
@@ -84,7 +89,7 @@ class SiteService:
                 where=str(path),
                 remedy="Make them with `flfl keys site` and `flfl keys roster`",
             )
-        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder_lock = hold(config.state)
         self.link: Link | None = None
         self.attendance: Attendance | None = None
         self.agreement: Agreement | None = None
@@ -94,7 +99,7 @@ class SiteService:
         self._done: set[str] = set()
         self._runs = 0
         self._said: dict[str, str] = {}
-        self.problem = ""
+        self.problem = self._told = ""
         self.stopping = False
         self.metrics = Metrics(config.report, config.name, self._figures)
 
@@ -114,8 +119,15 @@ class SiteService:
                     self.metrics.write()
         finally:
             self.link.close()
-            self.metrics.close()
+            self.close()
         return self._runs
+
+    def close(self) -> None:
+        """Let go of what this process holds."""
+        self.metrics.close()
+        if self._durable is not None:
+            self._durable.close()
+        self._folder_lock.close()
 
     def stop(self, *_: Any) -> None:
         """End soon."""
@@ -137,12 +149,14 @@ class SiteService:
             if message.kind in takers:
                 takers[message.kind](message)
             elif message.kind == "aside":
-                self._leave(f"the run goes on without this site: {message.about.get('why', '')}")
+                self._set_aside(message)
             elif self.attendance is not None:
                 self.attendance.take(heard.branch, message)
                 self._finish()
         except JournalError:
             raise
+        except (TableError, InputError) as error:
+            self._trouble(str(error), told=_AT_HOME)
         except FLFLError as error:
             self._trouble(str(error))
 
@@ -154,15 +168,16 @@ class SiteService:
                 self.attendance.here()
                 self._finish()
 
-    def _trouble(self, why: str) -> None:
-        self.problem = why
+    def _trouble(self, why: str, told: str = "") -> None:
+        """Log what is wrong; others are told the same, or only so much."""
+        self.problem, self._told = why, told or why
         _LOG.error("%s", why)
         self._say()
 
     def _say(self) -> None:
         assert self.link is not None
         run = "" if self.agreement is None else self.agreement.run
-        said = {"run": run, "problem": self.problem[:500]}
+        said = {"run": run, "problem": self._told[:500]}
         if said != self._said:
             self._said = said
             self.link.say(**said)
@@ -187,10 +202,11 @@ class SiteService:
             if not taken.alive.any():
                 raise TableError("there is no reading within the network's times")
         except (FLFLError, ValueError, RecursionError, OSError) as error:
-            self._trouble(f"cannot take part: {error}")
-            self._report("unable", call=call, why=str(error)[:500])
+            told = str(error)[:500] if isinstance(error, AgreementError) else _AT_HOME
+            self._trouble(f"cannot take part: {error}", told=told)
+            self._report("unable", call=call, why=told)
             return
-        self.problem = ""
+        self.problem = self._told = ""
         _LOG.info("ready with %d sensors", int(taken.alive.sum()))
         readings = int((~np.isnan(taken.values)).sum())
         self._report(
@@ -217,22 +233,26 @@ class SiteService:
             return
         digest = "" if self.roster is None else self.roster.digest.hex()
         check_terms(agreement, self.config.terms, digest)
-        self._leave("another run begins")
-        self._begin(agreement)
-
-    def _begin(self, agreement: Agreement) -> None:
-        assert self.link is not None
         folder = self.config.state / "runs" / folder_name(agreement.run)
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
             self._runs += 1
             self._report("done", agreement.run)
             return
+        source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
+        if self.agreement is not None and not source.exists():
+            # A broker may bring back what it kept of an older run: that ends no other.
+            _LOG.warning("run %s is not the one that this site was called to", agreement.run)
+            return
+        self._leave("another run begins")
+        self._begin(agreement, folder, source)
+
+    def _begin(self, agreement: Agreement, folder: Path, source: Path) -> None:
+        assert self.link is not None
         if not (folder / PLAN).exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
             if not source.exists():
                 raise AgreementError("the run was announced before this site's readings were read")
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             Snapshot.load(source).save(folder / READINGS)
             save_text(folder / PLAN, agreement.to_bytes())
         self.program = self._program(agreement, folder)
@@ -331,6 +351,12 @@ class SiteService:
             self._trouble(f"the run failed: {why}")
         self._leave("")
 
+    def _set_aside(self, message: Message) -> None:
+        # One that was late may be about an earlier run.
+        if self.agreement is not None and message.run == self.agreement.run:
+            why = str(message.about.get("why", ""))
+            self._leave(f"the run goes on without this site: {why}")
+
     def _leave(self, why: str) -> None:
         """Forget a run's secrets: what is not kept cannot be taken."""
         if self.agreement is None:
@@ -358,12 +384,15 @@ class SiteService:
 def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
     """Read or write the owner's tables in another process."""
     command = [sys.executable, "-m", "flfl.deployment.tables", verb, str(path), str(folder)]
-    result = subprocess.run(
-        [*command, json.dumps(asdict(grid))],
-        capture_output=True,
-        text=True,
-        timeout=_READING_SECONDS,
-    )
+    try:
+        result = subprocess.run(
+            [*command, json.dumps(asdict(grid))],
+            capture_output=True,
+            text=True,
+            timeout=_READING_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise TableError(f"the tables took more than {_READING_SECONDS:g} s") from None
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["it ended without a word"]
         raise TableError(lines[-1])
