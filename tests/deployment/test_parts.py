@@ -228,8 +228,11 @@ class TestKeys:
         folder = ["--folder", str(tmp_path)]
         assert self.flfl("site", "a", *folder).exit_code == 2
         self.flfl("init", "--network", "n", *folder)
-        for name in ("coordinator", "a/b", "", "x" * 65, "+"):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        names = ("coordinator", "authority", "Broker", "revoked", "a/b", "", "x" * 65, "+")
+        for name in names:
             assert self.flfl("site", name, *folder).exit_code == 2, name
+        assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
         assert self.flfl("site", "a", "--days", "99999", *folder).exit_code == 2
         self.flfl("site", "a", *folder)
         assert self.flfl("roster", *folder).exit_code == 2
@@ -237,6 +240,34 @@ class TestKeys:
         assert keys.check_certificate(tmp_path / "a.pem", "a") == ""
         self.flfl("site", "a", "--days", "10", *folder)
         assert "ends on" in keys.check_certificate(tmp_path / "a.pem", "a")
+
+    def test_files_that_are_something_else(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        self.flfl("init", "--network", "n", *folder)
+        for name in ("a", "b", "c"):
+            self.flfl("site", name, *folder)
+        (tmp_path / "c.public").write_text("no key")
+        (tmp_path / "c.pem").write_text("no certificate")
+        assert "c.public: this is not a public key" in self.flfl("roster", *folder).stderr
+        assert "c.pem: this is not a certificate" in self.flfl("revoke", "c", *folder).stderr
+
+    def test_a_renewed_site_is_revoked_with_all_its_certificates(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        for name in ("a", "a", "b"):
+            keys.make_site(tmp_path, name)
+        assert keys.revoke(tmp_path, "a") == 2
+        keys.make_site(tmp_path, "a")
+        assert keys.revoke(tmp_path, "a") == 3
+
+    def test_a_secret_that_others_can_read_is_refused(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        keys.make_site(tmp_path, "a")
+        path = tmp_path / "a.identity"
+        path.chmod(0o640)
+        keys.load_identity(path)
+        path.chmod(0o644)
+        with pytest.raises(InputError, match=r"chmod 600 a\.identity"):
+            keys.load_identity(path)
 
     def test_a_clock_that_is_a_day_behind_still_accepts_a_new_certificate(self, tmp_path):
         from cryptography import x509

@@ -9,6 +9,7 @@ import click
 
 from flfl.cli.say import json_option, print_json
 from flfl.deployment.keys import (
+    BROKER,
     REVOKED,
     ROSTER,
     Made,
@@ -55,7 +56,7 @@ def keys() -> None:
 def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json: bool) -> None:
     """Make the authority, and certificates of the broker and the coordinator."""
     made = [make_authority(folder, network)]
-    made.append(make_certificate(folder, "broker", days, hosts or ("localhost", "127.0.0.1")))
+    made.append(make_certificate(folder, BROKER, days, hosts or ("localhost", "127.0.0.1")))
     made.append(make_certificate(folder, COORDINATOR, days))
     _tell(made, as_json)
 
@@ -91,7 +92,7 @@ def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) 
 @_folder
 @json_option
 def revoke(name: str, folder: Path, as_json: bool) -> None:
-    """Put a site's certificate on the revocation list. Give the list to the broker."""
+    """Put a site's certificates on the revocation list. Give the list to the broker."""
     listed = revoke_site(folder, name)
     if as_json:
         print_json({"revoked": str(folder / REVOKED), "certificates": listed})

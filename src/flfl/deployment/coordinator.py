@@ -22,7 +22,7 @@ from flfl.deployment.config import (
 )
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.hold import hold
-from flfl.deployment.keys import check_certificate, load_roster
+from flfl.deployment.keys import check_certificate, check_private, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.place import place_of
 from flfl.deployment.sources import folder_name, save_text
@@ -61,6 +61,8 @@ class CoordinatorService:
         if config.broker.certificate is not None and not config.broker.plaintext:
             if warning := check_certificate(config.broker.certificate, COORDINATOR):
                 _LOG.warning("%s", warning)
+            if config.broker.key is not None:
+                check_private(config.broker.key)
         else:
             _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = load_roster(config.sites.roster)
@@ -218,11 +220,14 @@ class CoordinatorService:
             self.ready.pop(site, None)
             self.unable[site] = str(message.about.get("why", ""))
             _LOG.warning("%s cannot take part: %s", site, self.unable[site])
-        elif message.kind == "done" and self.agreement is not None:
-            if message.run == self.agreement.run:
-                self.done.add(site)
+        elif message.kind == "done" and message.run == self._run_name:
+            self.done.add(site)
 
     _call = ""
+
+    @property
+    def _run_name(self) -> str | None:
+        return None if self.agreement is None else self.agreement.run
 
     def _fits(self, site: str, facts: Mapping[str, Any]) -> bool:
         counts = [facts.get("sensors"), facts.get("readings")]
@@ -413,7 +418,7 @@ class CoordinatorService:
         running = conduct is not None and self.agreement is not None
         return {
             "network": self.config.network,
-            "run": self.agreement.run if self.agreement is not None else "",
+            "run": self._run_name or "",
             "phase": "run" if running else "gather",
             "question": durable.answered + 1 if running and durable is not None else 0,
             "round": conduct.ledger.rounds if conduct is not None else 0,

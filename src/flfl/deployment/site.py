@@ -23,7 +23,7 @@ from flfl.deployment.agreement import Agreement, AgreementError, check_terms, gr
 from flfl.deployment.config import SiteConfig, broker_of, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.hold import hold
-from flfl.deployment.keys import check_certificate, load_identity, load_roster
+from flfl.deployment.keys import check_certificate, check_private, load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
 from flfl.engines.mqtt.attend import Attendance
@@ -79,6 +79,8 @@ class SiteService:
             warning = check_certificate(config.broker.certificate, config.name)
             if warning:
                 _LOG.warning("%s", warning)
+            if config.broker.key is not None:
+                check_private(config.broker.key)
         else:
             _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = None if config.roster is None else load_roster(config.roster)
@@ -89,6 +91,8 @@ class SiteService:
                 where=str(path),
                 remedy="Make them with `flfl keys site` and `flfl keys roster`",
             )
+        if self.roster is not None and self.identity is not None:
+            self._check_roster(path)
         self._folder_lock = hold(config.state)
         self.link: Link | None = None
         self.attendance: Attendance | None = None
@@ -102,6 +106,16 @@ class SiteService:
         self.problem = self._told = ""
         self.stopping = False
         self.metrics = Metrics(config.report, config.name, self._figures)
+
+    def _check_roster(self, path: Path) -> None:
+        assert self.roster is not None
+        assert self.identity is not None
+        if self.roster.keys.get(self.config.name) != self.identity.public:
+            raise InputError(
+                f"the roster does not list {self.config.name!r} with this identity",
+                where=str(path),
+                remedy="Give the name, identity and roster.json that the operators gave this site",
+            )
 
     # --- the service -------------------------------------------------------------------------
 
