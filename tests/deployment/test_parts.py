@@ -70,6 +70,12 @@ class TestConfig:
         ):
             broker_of(config.broker, "site.toml")
 
+    @pytest.mark.parametrize("line", ["piece = 0", "port = 70000", "protocol = 4", "keepalive = 0"])
+    def test_numbers_that_cannot_be(self, tmp_path, line):
+        config = self.read(tmp_path, SITE.replace("plaintext = true", f"plaintext = true\n{line}"))
+        with pytest.raises(InputError, match=rf"\[broker\]: {line.split()[0]} is"):
+            broker_of(config.broker, "site.toml")
+
     def test_the_guides_examples_are_read(self, tmp_path):
         page = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text()
         blocks = [b.split("```")[0] for b in page.split("```toml\n")[1:]]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from flfl.engines.mqtt.conduct import Patience
 from flfl.engines.mqtt.link import Broker, Certificates
+from flfl.engines.mqtt.packets import SMALLEST_PIECE
 from flfl.errors import InputError, explained
 
 T = TypeVar("T")
@@ -260,6 +261,7 @@ def broker_of(settings: BrokerSettings, where: str) -> Broker:
                 remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
             )
         certificates = Certificates(*files)  # type: ignore[arg-type]
+    _check_broker(settings, where)
     return Broker(
         settings.host,
         settings.port,
@@ -270,6 +272,24 @@ def broker_of(settings: BrokerSettings, where: str) -> Broker:
         settings.largest,
         settings.compress,
     )
+
+
+def _check_broker(settings: BrokerSettings, where: str) -> None:
+    limits = {
+        "port": (1, 65535),
+        "protocol": (0, 5),
+        "keepalive": (1, 65535),
+        "piece": (SMALLEST_PIECE, 2**28),
+        "largest": (SMALLEST_PIECE, 2**30),
+    }
+    for name, (least, most) in limits.items():
+        value = getattr(settings, name)
+        if not least <= value <= most or (name == "protocol" and value not in (0, 3, 5)):
+            raise InputError(
+                f"{name} is {value}",
+                where=f"{where}: [broker]",
+                remedy="Give 0, 3 or 5" if name == "protocol" else f"Give {least} to {most}",
+            )
 
 
 def patience_of(settings: DeadlineSettings, quorum: int) -> Patience:

@@ -44,6 +44,7 @@ from flfl.privacy.secure_sum import SecureSums
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
 _STATUS_SECONDS = 2.0
+_STATES = ("here", "left", "gone", "never seen")
 
 
 class CoordinatorService:
@@ -431,11 +432,12 @@ class CoordinatorService:
 
     def _site_status(self, name: str) -> dict[str, Any]:
         said = self.here.get(name, {})
-        status = {"state": str(said.get("state", "never seen"))}
+        state = said.get("state", "never seen")
+        status = {"state": state if state in _STATES else "unknown"}
         reason = str(said.get("problem", "")) or self.unable.get(name, "")
         if self.conduct is not None and name in self.conduct.aside:
             reason = self.conduct.aside[name]
-            status["aside"] = reason
+            status["aside"] = reason[:200]
         if reason:
             status["problem"] = reason[:200]
         return status
