@@ -163,9 +163,10 @@ class CoordinatorService:
         program = run.fold_in(published, alone=True)
         inner = Coordinator(program, PROTOCOL, [site], sizes, agreement.run)
         assert self.link is not None
-        self.conduct = Conduct(
-            inner, self.link, agreement.run, ledger, patience_of(self.config.deadlines, 1)
-        )
+        # The others' next run does not wait longer for it than for one answer of theirs.
+        patience = patience_of(self.config.deadlines, 1)
+        patience = replace(patience, finish_within=patience.answer_within * patience.misses)
+        self.conduct = Conduct(inner, self.link, agreement.run, ledger, patience)
         plan = Message("plan", agreement.run, {}, agreement.to_bytes())
         self.link.send(self.link.topics.to_site(site), plan)
         self.conduct.begin()
@@ -186,6 +187,7 @@ class CoordinatorService:
         data = json.dumps(asdict(self.grid)).encode()
         call = Message("call", "", {"call": self._call}, data)
         self.ready.pop(site, None)
+        self.unable.pop(site, None)
         self.link.send(self.link.topics.to_site(site), call)
         until = time.monotonic() + self.config.deadlines.gather_within
         while site not in self.ready and site not in self.unable and not self.stopping:
