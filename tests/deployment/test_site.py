@@ -61,7 +61,7 @@ def broken(verb, path, folder, grid):
 
 
 @pytest.fixture
-def service(tmp_path):
+def service(tmp_path, own_log):
     made = []
 
     def make(tables=read):

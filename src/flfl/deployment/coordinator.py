@@ -102,9 +102,13 @@ class CoordinatorService:
         finally:
             self._tell(force=True)
             self.link.close()
-            self.metrics.close()
-            self._folder_lock.close()
+            self.close()
         return 0
+
+    def close(self) -> None:
+        """Let go of what this process holds."""
+        self.metrics.close()
+        self._folder_lock.close()
 
     def stop(self, *_: Any) -> None:
         """End soon; the run goes on at the next start."""
@@ -203,8 +207,8 @@ class CoordinatorService:
         heard = self.link.next(seconds)
         if heard is None:
             return None
-        if heard.branch == "status" and heard.name in self.roster.keys:
-            self.here[heard.name] = heard.status
+        if heard.branch == "status":
+            self._present(heard.name, heard.status)
         message = heard.message
         if heard.branch == "from" and message is not None:
             if heard.name not in self.roster.keys:
@@ -212,6 +216,19 @@ class CoordinatorService:
                 return None
             self._facts(heard.name, message)
         return heard
+
+    def _present(self, name: str, status: Mapping[str, Any]) -> None:
+        """Somebody is here or gone. The broker tells late of a connection that was lost: by then
+        the party may be here with another one."""
+        assert self.link is not None
+        boot, state, known = status.get("boot"), status.get("state"), self.here.get(name, {})
+        if name == COORDINATOR and state != "here":
+            self.link.say_again()
+        elif name == COORDINATOR and boot != self.link.boot:
+            _LOG.warning("another coordinator is, or just was, at work in this network")
+        late = state == "gone" and known.get("state") == "here" and known.get("boot") != boot
+        if name in self.roster.keys and not late:
+            self.here[name] = status
 
     def _facts(self, site: str, message: Message) -> None:
         call = str(message.about.get("call", ""))

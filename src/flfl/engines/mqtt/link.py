@@ -145,6 +145,11 @@ class Link:
         if self.connected:
             self._publish_status()
 
+    def say_again(self) -> None:
+        """Repeat this party's status: somebody has written over it."""
+        if self.connected:
+            self._publish_status()
+
     def forget(self, topic: str, pieces: int) -> None:
         """Take a retained message back."""
         for number in range(pieces):
@@ -266,7 +271,8 @@ class Link:
         if self.broker.certificates is not None:
             client.tls_set_context(_tls(self.broker.certificates))
         if not self._observer:
-            client.will_set(self._own_status, json.dumps({"state": "gone"}).encode(), 1, True)
+            will = {"state": "gone", "boot": self.boot}
+            client.will_set(self._own_status, json.dumps(will).encode(), 1, True)
         client.on_connect, client.on_message = self._on_connect, self._on_message
         client.on_connect_fail, client.on_subscribe = self._on_connect_fail, self._on_subscribe
         client.on_disconnect, client.on_socket_open = self._on_disconnect, _at_once
