@@ -16,7 +16,14 @@ from flfl.data.grid import infer_grid, natural_period
 from flfl.data.times import Times
 from flfl.deployment import keys
 from flfl.deployment.agreement import Agreement, AgreementError, check_terms
-from flfl.deployment.config import CoordinatorConfig, SiteConfig, Terms, broker_of, read_config
+from flfl.deployment.config import (
+    CoordinatorConfig,
+    SiteConfig,
+    Terms,
+    broker_of,
+    check_coordinator,
+    read_config,
+)
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.logs import metrics_text
 from flfl.errors import InputError
@@ -75,6 +82,25 @@ class TestConfig:
         config = self.read(tmp_path, SITE.replace("plaintext = true", f"plaintext = true\n{line}"))
         with pytest.raises(InputError, match=rf"\[broker\]: {line.split()[0]} is"):
             broker_of(config.broker, "site.toml")
+
+    @pytest.mark.parametrize(
+        ("section", "line", "words"),
+        [
+            ("[deadlines]", "answer_within = 0.0", "answer_within is 0.*more than 0"),
+            ("[deadlines]", "misses = 0", "misses is 0"),
+            ("[deadlines]", "finish_within = nan", "finish_within is nan"),
+            ("[sites]", "quorum = 4", "quorum is 4, and the roster lists 3"),
+            ("[sites]", "quorum = -1", "quorum is -1"),
+        ],
+    )
+    def test_deadlines_and_a_quorum_that_cannot_be(self, tmp_path, section, line, words):
+        text = (
+            'network = "n"\n[broker]\nhost = "h"\n[grid]\nstart = "2024"\nstep = "1h"\nslots = 9\n'
+            '[sites]\nroster = "r.json"\n[deadlines]\n'
+        )
+        config = self.read(tmp_path, text.replace(section, f"{section}\n{line}"), CoordinatorConfig)
+        with pytest.raises(InputError, match=words):
+            check_coordinator(config, 3, "c.toml")
 
     def test_the_guides_examples_are_read(self, tmp_path):
         page = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text()

@@ -292,6 +292,23 @@ def _check_broker(settings: BrokerSettings, where: str) -> None:
             )
 
 
+def check_coordinator(config: CoordinatorConfig, n_sites: int, where: str) -> None:
+    """Refuse deadlines and a quorum with which no run can go well."""
+    for item in fields(DeadlineSettings):
+        if not (value := getattr(config.deadlines, item.name)) > 0:
+            raise InputError(
+                f"{item.name} is {value:g}",
+                where=f"{where}: [deadlines]",
+                remedy="Give more than 0",
+            )
+    if not 0 <= config.sites.quorum <= n_sites:
+        raise InputError(
+            f"quorum is {config.sites.quorum}, and the roster lists {n_sites} sites",
+            where=f"{where}: [sites]",
+            remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
+        )
+
+
 def patience_of(settings: DeadlineSettings, quorum: int) -> Patience:
     """How long is waited for whom."""
     return Patience(settings.answer_within, settings.misses, settings.finish_within, max(1, quorum))

@@ -17,6 +17,7 @@ from flfl.deployment.agreement import Agreement
 from flfl.deployment.config import (
     CoordinatorConfig,
     broker_of,
+    check_coordinator,
     patience_of,
     read_config,
 )
@@ -67,6 +68,7 @@ class CoordinatorService:
         else:
             _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = load_roster(config.sites.roster)
+        check_coordinator(config, len(self.roster.names), str(path))
         self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
         self.place = place_of(config.map)
         self.quorum = max(config.sites.quorum, self.roster.threshold if config.run.secure else 1)

@@ -73,6 +73,10 @@ class SiteService:
         config = self.config
         if config.name == COORDINATOR:
             raise InputError(f"no site may be called {COORDINATOR!r}", where=f"{path}: name")
+        if not config.again > 0:
+            raise InputError(
+                f"again is {config.again:g}", where=str(path), remedy="Give seconds, more than 0"
+            )
         self.broker = broker_of(config.broker, str(path))
         start_logging(config.report, config.name)
         if config.broker.certificate is not None and not config.broker.plaintext:
