@@ -16,7 +16,14 @@ from flfl.data.grid import infer_grid, natural_period
 from flfl.data.times import Times
 from flfl.deployment import keys
 from flfl.deployment.agreement import Agreement, AgreementError, check_terms
-from flfl.deployment.config import CoordinatorConfig, SiteConfig, Terms, broker_of, read_config
+from flfl.deployment.config import (
+    CoordinatorConfig,
+    SiteConfig,
+    Terms,
+    broker_of,
+    check_coordinator,
+    read_config,
+)
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.logs import metrics_text
 from flfl.errors import InputError
@@ -69,6 +76,31 @@ class TestConfig:
             InputError, match=r"TLS needs authority, certificate and key.*plaintext"
         ):
             broker_of(config.broker, "site.toml")
+
+    @pytest.mark.parametrize("line", ["piece = 0", "port = 70000", "protocol = 4", "keepalive = 0"])
+    def test_numbers_that_cannot_be(self, tmp_path, line):
+        config = self.read(tmp_path, SITE.replace("plaintext = true", f"plaintext = true\n{line}"))
+        with pytest.raises(InputError, match=rf"\[broker\]: {line.split()[0]} is"):
+            broker_of(config.broker, "site.toml")
+
+    @pytest.mark.parametrize(
+        ("section", "line", "words"),
+        [
+            ("[deadlines]", "answer_within = 0.0", "answer_within is 0.*more than 0"),
+            ("[deadlines]", "misses = 0", "misses is 0"),
+            ("[deadlines]", "finish_within = nan", "finish_within is nan"),
+            ("[sites]", "quorum = 4", "quorum is 4, and the roster lists 3"),
+            ("[sites]", "quorum = -1", "quorum is -1"),
+        ],
+    )
+    def test_deadlines_and_a_quorum_that_cannot_be(self, tmp_path, section, line, words):
+        text = (
+            'network = "n"\n[broker]\nhost = "h"\n[grid]\nstart = "2024"\nstep = "1h"\nslots = 9\n'
+            '[sites]\nroster = "r.json"\n[deadlines]\n'
+        )
+        config = self.read(tmp_path, text.replace(section, f"{section}\n{line}"), CoordinatorConfig)
+        with pytest.raises(InputError, match=words):
+            check_coordinator(config, 3, "c.toml")
 
     def test_the_guides_examples_are_read(self, tmp_path):
         page = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text()
@@ -144,27 +176,60 @@ class TestAgreement:
     def test_one_that_reads_differently_is_refused(self):
         document = json.loads(agreement().to_bytes())
         document["seed"] = "0"
-        document["plan"]["refits"] = 12.0
-        with pytest.raises(AgreementError):
-            check_terms(Agreement.from_bytes(json.dumps(document).encode()), Terms(), "x")
+        with pytest.raises(AgreementError, match="seed"):
+            Agreement.from_bytes(json.dumps(document).encode())
+
+    @pytest.mark.parametrize(
+        ("section", "name", "value"),
+        [
+            ("plan", "max_exposure", "0.1"), ("plan", "max_exposure", None),
+            ("plan", "refits", 12.0), ("plan", "transform", "tan"), ("plan", "boost", 1),
+            ("plan", "box", [[0.0, 1.0]]), ("plan", "box", [["a", 1.0], [2.0, 3.0]]),
+            ("plan", "box", [[float("inf"), 1.0], [2.0, 3.0]]),
+            ("plan", "collusion", float("nan")), ("grid", "start", 5), ("grid", "slots", "10"),
+            ("grid", "slots", 10**12), (None, "number", 1.5), (None, "kind", "other"),
+            (None, "secure", 1),
+        ],
+    )  # fmt: skip
+    def test_each_setting_is_what_it_must_be(self, section, name, value):
+        document = json.loads(agreement().to_bytes())
+        (document[section] if section else document)[name] = value
+        with pytest.raises((AgreementError, InputError)):
+            Agreement.from_bytes(json.dumps(document).encode())
 
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"plan": FactorPlan(max_exposure=1.0)}, "exposure of 1"),
-            ({"plan": FactorPlan(max_exposure=0.6)}, "exposure of 0.6"),
-            ({"plan": FactorPlan(refits=10**6)}, "refits is not as"),
-            ({"plan": FactorPlan(clip=99.0)}, "clip is not as"),
-            ({"plan": FactorPlan(projection="learned")}, "learned projection"),
-            ({"plan": FactorPlan(projection="adaptive")}, "trusted coordinator"),
+            ({"plan": FactorPlan(n_sensors=8, max_exposure=1.0)}, "exposure of 1"),
+            ({"plan": FactorPlan(n_sensors=8, max_exposure=0.6)}, "exposure of 0.6"),
+            ({"plan": FactorPlan(n_sensors=8, refits=10**6)}, "refits is not as"),
+            ({"plan": FactorPlan(n_sensors=8, clip=99.0)}, "clip is not as"),
+            ({"plan": FactorPlan(n_sensors=8, projection="learned")}, "learned projection"),
+            ({"plan": FactorPlan(n_sensors=8, projection="adaptive")}, "trusted coordinator"),
+            ({"plan": FactorPlan(n_sensors=8, collusion=-10.0)}, "collusion: outside"),
+            ({"plan": FactorPlan()}, "n_sensors: outside"),
+            ({"plan": FactorPlan(n_sensors=8, rounds=10**9)}, "rounds: outside"),
+            ({"plan": FactorPlan(n_sensors=8, noise_sites=10**9)}, "noise_sites: outside"),
+            ({"plan": FactorPlan(n_sensors=8, noise_sites=0)}, "noise_sites: outside"),
+            ({"plan": FactorPlan(n_sensors=8, epsilon=1.0)}, "delta and bounds: outside"),
+            ({"plan": FactorPlan(n_sensors=9)}, "this owner knows of 8"),
             ({"secure": False}, "no secure sums"),
             ({"roster": "cd"}, "list of sites"),
         ],
     )
     def test_more_than_the_owner_agreed_to_is_refused(self, changes, words):
-        check_terms(agreement(), Terms(), "ab")
+        terms = Terms(sensors=8)
+        check_terms(agreement(), terms, "ab")
         with pytest.raises(AgreementError, match=words):
-            check_terms(agreement(**changes), Terms(), "ab")
+            check_terms(agreement(**changes), terms, "ab")
+
+    def test_noise_is_not_shared_without_secure_sums(self):
+        budget = {"epsilon": 1.0, "delta": 1e-9, "bounds": (0.0, 1.0), "n_sensors": 8}
+        shared = FactorPlan(noise_sites=2, **budget)
+        terms = Terms(secure=False)
+        check_terms(agreement(plan=shared), terms, "ab")
+        with pytest.raises(AgreementError, match="noise_sites"):
+            check_terms(agreement(plan=shared, secure=False), terms, "ab")
 
     def test_a_budget_that_the_owner_asks_for(self):
         with pytest.raises(AgreementError, match="privacy budget"):
@@ -195,8 +260,11 @@ class TestKeys:
         folder = ["--folder", str(tmp_path)]
         assert self.flfl("site", "a", *folder).exit_code == 2
         self.flfl("init", "--network", "n", *folder)
-        for name in ("coordinator", "a/b", "", "x" * 65, "+"):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        names = ("coordinator", "authority", "Broker", "revoked", "a/b", "", "x" * 65, "+")
+        for name in names:
             assert self.flfl("site", name, *folder).exit_code == 2, name
+        assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
         assert self.flfl("site", "a", "--days", "99999", *folder).exit_code == 2
         self.flfl("site", "a", *folder)
         assert self.flfl("roster", *folder).exit_code == 2
@@ -204,6 +272,34 @@ class TestKeys:
         assert keys.check_certificate(tmp_path / "a.pem", "a") == ""
         self.flfl("site", "a", "--days", "10", *folder)
         assert "ends on" in keys.check_certificate(tmp_path / "a.pem", "a")
+
+    def test_files_that_are_something_else(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        self.flfl("init", "--network", "n", *folder)
+        for name in ("a", "b", "c"):
+            self.flfl("site", name, *folder)
+        (tmp_path / "c.public").write_text("no key")
+        (tmp_path / "c.pem").write_text("no certificate")
+        assert "c.public: this is not a public key" in self.flfl("roster", *folder).stderr
+        assert "c.pem: this is not a certificate" in self.flfl("revoke", "c", *folder).stderr
+
+    def test_a_renewed_site_is_revoked_with_all_its_certificates(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        for name in ("a", "a", "b"):
+            keys.make_site(tmp_path, name)
+        assert keys.revoke(tmp_path, "a") == 2
+        keys.make_site(tmp_path, "a")
+        assert keys.revoke(tmp_path, "a") == 3
+
+    def test_a_secret_that_others_can_read_is_refused(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        keys.make_site(tmp_path, "a")
+        path = tmp_path / "a.identity"
+        path.chmod(0o640)
+        keys.load_identity(path)
+        path.chmod(0o644)
+        with pytest.raises(InputError, match=r"chmod 600 a\.identity"):
+            keys.load_identity(path)
 
     def test_a_clock_that_is_a_day_behind_still_accepts_a_new_certificate(self, tmp_path):
         from cryptography import x509

@@ -128,6 +128,29 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
         centre.close()
 
 
+def test_a_party_that_floods_is_cut_off_and_the_others_are_heard(tmp_path):
+    mosquitto = Mosquitto(tmp_path)
+    at = {"host": "127.0.0.1", "port": mosquitto.port}
+    centre = Link(Broker(**at, largest=100_000), "n", "coordinator")
+    loud, quiet = (Link(Broker(**at), "n", name) for name in ("loud", "quiet"))
+    try:
+        assert all(link.wait(10) for link in (centre, loud, quiet))
+        for number in range(20):
+            loud.send(loud.topics.from_site("loud"), Message("x", "", {"n": number}, bytes(50_000)))
+        quiet.send(quiet.topics.from_site("quiet"), Message("truth"))
+        until = time.monotonic() + 10
+        while centre.dropped["unreadable"] < 13 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert centre.dropped["unreadable"] == 13
+        assert hears(centre, "truth") is not None
+        loud.send(loud.topics.from_site("loud"), Message("again"))
+        assert hears(centre, "again") is not None
+    finally:
+        for link in (centre, loud, quiet):
+            link.close()
+        mosquitto.stop()
+
+
 def test_the_last_will_tells_and_what_is_retained_is_found_later(tmp_path):
     mosquitto = Mosquitto(tmp_path)
     proxy = Proxy(mosquitto.port)

@@ -78,6 +78,7 @@ def forged(**changes):
         {"size": 1},
         {"of": 0},
         {"of": 10**9},
+        {"of": 2**20, "size": 2**26},
         {"piece": 5},
         {"piece": True},
         {"id": 7},

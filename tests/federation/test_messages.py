@@ -104,6 +104,7 @@ def test_encoding_refuses(message, words):
         (lambda d: tampered(d, arrays=[["Q", "object", [3, 2]]]), "not expected"),
         (lambda d: tampered(d, arrays=[["Q", "float", [-3, -2]]]), "malformed"),
         (lambda d: tampered(d, arrays=[["Q", "float", [2**62, 4]]]), "malformed"),
+        (lambda d: tampered(d, arrays=[["Q", "float", [0, 2**30, 2**30]]]), "malformed"),
         (lambda d: tampered(d, arrays=[["Q", "float", [2, 3]], ["eta", "float", []]]), "shape"),
     ],
 )

@@ -219,6 +219,16 @@ def test_under_a_budget_nothing_else_is_answered():
     assert not order.problem("choose")
 
 
+def test_the_noise_of_the_sites_in_the_sum_must_be_enough():
+    plan = FactorPlan(epsilon=1.0, delta=1e-6, bounds=(0, 1), noise_sites=3, collusion=0.25)
+    values = np.ones((1, 4))
+    sensing = Sensing("a", ["s"], values, values > 0, None, np.arange(4.0))
+    site = FactorSite(sensing, plan, 0)
+    site.joined(("a", "b", "c", "d"))
+    with pytest.raises(RefusedError, match="counts on 3 sites, and 2 honest"):
+        site.joined(("a", "b"))
+
+
 def test_a_run_that_goes_on_asks_for_new_slots_only():
     order = Order.of(FactorPlan(), later=True)
     for kind in ("span", "units", "trial"):

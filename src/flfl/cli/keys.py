@@ -9,6 +9,7 @@ import click
 
 from flfl.cli.say import json_option, print_json
 from flfl.deployment.keys import (
+    BROKER,
     REVOKED,
     ROSTER,
     Made,
@@ -60,7 +61,7 @@ def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json:
       flfl keys init --network north --host broker.example.org
     """
     made = [make_authority(folder, network)]
-    made.append(make_certificate(folder, "broker", days, hosts or ("localhost", "127.0.0.1")))
+    made.append(make_certificate(folder, BROKER, days, hosts or ("localhost", "127.0.0.1")))
     made.append(make_certificate(folder, COORDINATOR, days))
     _tell(made, as_json)
 
@@ -106,7 +107,7 @@ def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) 
 @_folder
 @json_option
 def revoke(name: str, folder: Path, as_json: bool) -> None:
-    """Put a site's certificate on the revocation list. Give the list to the broker.
+    """Put a site's certificates on the revocation list. Give the list to the broker.
 
     \b
     Example:

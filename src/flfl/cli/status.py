@@ -32,8 +32,22 @@ def status(config: Path, within: float, as_json: bool) -> None:
     if run := document.get("run"):
         click.echo(f"Run {run}: question {document['question']}, round {document['round']}.")
     if sites := document.get("sites"):
-        rows = [[name, row["state"], row.get("problem", "")] for name, row in sites.items()]
+        rows = [
+            [_plain(text) for text in (name, row["state"], row.get("problem", ""))]
+            for name, row in sites.items()
+        ]
         print_table(["site", "state", "problem"], rows)
     for word in ("paused", "problem"):
         if document.get(word):
-            click.echo(f"{word.capitalize()}: {document[word]}")
+            click.echo(f"{word.capitalize()}: {_plain(document[word])}")
+
+
+def _plain(text: str) -> str:
+    """What another party wrote, without what would steer this terminal.
+
+    Examples
+    --------
+    >>> _plain("gone\\x1b[2J")
+    'gone [2J'
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from flfl.deployment.config import Terms
 from flfl.deployment.grid import TimeGrid
@@ -21,6 +22,8 @@ _OPEN = {
     "noise_sites", "n_sensors", "coverage",
 }  # fmt: skip
 """What a coordinator may choose; all else is fixed by the program that every owner installed."""
+_MOST_ROUNDS = 100
+"""Every round asks something: nobody agrees to rounds without end."""
 
 
 class AgreementError(FLFLError):
@@ -74,7 +77,7 @@ class Agreement:
         """
         try:
             given = json.loads(data)
-            grid, plan = TimeGrid(**given["grid"]), _plan(given["plan"])
+            grid, plan = grid_from(given["grid"]), _plan(given["plan"])
             rest = {k: v for k, v in given.items() if k not in ("grid", "plan", "sites", "centre")}
             agreement = cls(
                 **rest,
@@ -85,24 +88,72 @@ class Agreement:
             )
         except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise AgreementError(f"what was announced is no run: {error}") from None
+        for part in (agreement, grid, plan):
+            _check_types(part)
         if agreement.to_bytes() != json.dumps(given, sort_keys=True).encode():
             raise AgreementError("what was announced is no run: it reads differently")
         return agreement
 
 
+def grid_from(given: Any) -> TimeGrid:
+    """The times that somebody announced.
+
+    Raises
+    ------
+    AgreementError
+        When they are none.
+    """
+    try:
+        start, step, slots = given["start"], given["step"], given["slots"]
+        if (type(start), type(step), type(slots)) != (str, str, int) or len(given) != 3:
+            raise AgreementError("the times that were announced are none")
+        return TimeGrid(start, step, slots)
+    except (TypeError, KeyError, OverflowError):
+        raise AgreementError("the times that were announced are none") from None
+
+
+def _check_types(part: Any) -> None:
+    for name, hint in get_type_hints(type(part)).items():
+        if not _is_a(getattr(part, name), hint):
+            raise AgreementError(f"what was announced is no run: {name} is not what it must be")
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; whole numbers are numbers too, infinity is none.
+
+    Examples
+    --------
+    >>> _is_a(1, float | None), _is_a("1", float), _is_a(True, int)
+    (True, False, False)
+    >>> _is_a((1.0, 2.0), tuple[float, float]), _is_a(("a",), tuple[str, ...])
+    (True, True)
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in inner
+    if origin in (Union, UnionType):
+        return any(_is_a(value, one) for one in inner)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        wanted = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return len(wanted) == len(value) and all(map(_is_a, value, wanted))
+    if hint is float:
+        number = isinstance(value, float) or type(value) is int
+        return number and abs(value) <= sys.float_info.max
+    return value is None if hint is NoneType else type(value) is hint
+
+
 def _plan(given: Mapping[str, Any]) -> FactorPlan:
     values = dict(given)
-    for name in ("box", "bounds"):
+    for name in ("box", "bounds", "without"):
         if values[name] is not None:
             values[name] = _tuples(values[name])
-    values["without"] = tuple(str(part) for part in values["without"])
-    if any(isinstance(v, float) and not math.isfinite(v) for v in values.values()):
-        raise AgreementError("a setting of the run is not finite")
     return FactorPlan(**values)
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else float(value)
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
@@ -117,10 +168,15 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
     for item in fields(FactorPlan):
         if item.name not in _OPEN and getattr(plan, item.name) != getattr(usual, item.name):
             raise AgreementError(f"{item.name} is not as every site's program has it")
+    _check_ranges(agreement)
     if plan.max_exposure > terms.max_exposure:
         raise AgreementError(
             f"the run would allow an exposure of {plan.max_exposure:g}, this owner"
             f" {terms.max_exposure:g}"
+        )
+    if terms.sensors is not None and plan.n_sensors > terms.sensors:
+        raise AgreementError(
+            f"the run counts on {plan.n_sensors} sensors, and this owner knows of {terms.sensors}"
         )
     if plan.projection == "learned" and not terms.learned:
         raise AgreementError(
@@ -134,3 +190,20 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
         raise AgreementError("the coordinator's list of sites is not this site's")
     if terms.epsilon is not None and (plan.epsilon is None or plan.epsilon > terms.epsilon):
         raise AgreementError(f"this owner asks for a privacy budget of {terms.epsilon:g} at most")
+
+
+def _check_ranges(agreement: Agreement) -> None:
+    """Settings that would make a promise hollow: what a site checks is checked against them."""
+    plan = agreement.plan
+    # Without secure sums each site's noise must be enough alone.
+    sharing = len(agreement.sites) if agreement.secure else 1
+    problems = {
+        "n_sensors": plan.guarded and plan.n_sensors < 1,
+        "collusion": not 0 <= plan.collusion < 1,
+        "blur": plan.blur < 0,
+        "rounds": not 1 <= (plan.rounds or 1) <= _MOST_ROUNDS,
+        "noise_sites": not 1 <= plan.noise_sites <= sharing,
+        "delta and bounds": plan.epsilon is not None and None in (plan.delta, plan.bounds),
+    }
+    if broken := [name for name, wrong in problems.items() if wrong]:
+        raise AgreementError(f"{', '.join(broken)}: outside of what any owner agrees to")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from flfl.engines.mqtt.conduct import Patience
 from flfl.engines.mqtt.link import Broker, Certificates
+from flfl.engines.mqtt.packets import SMALLEST_PIECE
 from flfl.errors import InputError, explained
 
 T = TypeVar("T")
@@ -144,9 +145,14 @@ class OutSettings:
 
 @dataclass(frozen=True)
 class Terms:
-    """What the owner agrees to at the most. A run that asks for more is refused."""
+    """What the owner agrees to at the most. A run that asks for more is refused.
+
+    ``sensors`` is how many the owner knows the network to have: a coordinator that claims more
+    makes each reading look better hidden than it is.
+    """
 
     max_exposure: float = 0.5
+    sensors: int | None = None
     secure: bool = True
     learned: bool = False
     epsilon: float | None = None
@@ -255,6 +261,7 @@ def broker_of(settings: BrokerSettings, where: str) -> Broker:
                 remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
             )
         certificates = Certificates(*files)  # type: ignore[arg-type]
+    _check_broker(settings, where)
     return Broker(
         settings.host,
         settings.port,
@@ -265,6 +272,41 @@ def broker_of(settings: BrokerSettings, where: str) -> Broker:
         settings.largest,
         settings.compress,
     )
+
+
+def _check_broker(settings: BrokerSettings, where: str) -> None:
+    limits = {
+        "port": (1, 65535),
+        "protocol": (0, 5),
+        "keepalive": (1, 65535),
+        "piece": (SMALLEST_PIECE, 2**28),
+        "largest": (SMALLEST_PIECE, 2**30),
+    }
+    for name, (least, most) in limits.items():
+        value = getattr(settings, name)
+        if not least <= value <= most or (name == "protocol" and value not in (0, 3, 5)):
+            raise InputError(
+                f"{name} is {value}",
+                where=f"{where}: [broker]",
+                remedy="Give 0, 3 or 5" if name == "protocol" else f"Give {least} to {most}",
+            )
+
+
+def check_coordinator(config: CoordinatorConfig, n_sites: int, where: str) -> None:
+    """Refuse deadlines and a quorum with which no run can go well."""
+    for item in fields(DeadlineSettings):
+        if not (value := getattr(config.deadlines, item.name)) > 0:
+            raise InputError(
+                f"{item.name} is {value:g}",
+                where=f"{where}: [deadlines]",
+                remedy="Give more than 0",
+            )
+    if not 0 <= config.sites.quorum <= n_sites:
+        raise InputError(
+            f"quorum is {config.sites.quorum}, and the roster lists {n_sites} sites",
+            where=f"{where}: [sites]",
+            remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
+        )
 
 
 def patience_of(settings: DeadlineSettings, quorum: int) -> Patience:

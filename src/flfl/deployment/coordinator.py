@@ -17,11 +17,13 @@ from flfl.deployment.agreement import Agreement
 from flfl.deployment.config import (
     CoordinatorConfig,
     broker_of,
+    check_coordinator,
     patience_of,
     read_config,
 )
 from flfl.deployment.grid import TimeGrid
-from flfl.deployment.keys import check_certificate, load_roster
+from flfl.deployment.hold import hold
+from flfl.deployment.keys import check_certificate, check_private, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.place import place_of
 from flfl.deployment.sources import folder_name, save_text
@@ -43,6 +45,7 @@ from flfl.privacy.secure_sum import SecureSums
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
 _STATUS_SECONDS = 2.0
+_STATES = ("here", "left", "gone", "never seen")
 
 
 class CoordinatorService:
@@ -60,9 +63,12 @@ class CoordinatorService:
         if config.broker.certificate is not None and not config.broker.plaintext:
             if warning := check_certificate(config.broker.certificate, COORDINATOR):
                 _LOG.warning("%s", warning)
+            if config.broker.key is not None:
+                check_private(config.broker.key)
         else:
             _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = load_roster(config.sites.roster)
+        check_coordinator(config, len(self.roster.names), str(path))
         self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
         self.place = place_of(config.map)
         self.quorum = max(config.sites.quorum, self.roster.threshold if config.run.secure else 1)
@@ -80,8 +86,8 @@ class CoordinatorService:
         self._joined: set[str] = set()
         self._told, self._said = 0.0, dict[str, Any]()
         self._runs = 0
+        self._folder_lock = hold(config.state)
         self.metrics = Metrics(config.report, COORDINATOR, self._figures)
-        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # --- the service -------------------------------------------------------------------------
 
@@ -98,8 +104,13 @@ class CoordinatorService:
         finally:
             self._tell(force=True)
             self.link.close()
-            self.metrics.close()
+            self.close()
         return 0
+
+    def close(self) -> None:
+        """Let go of what this process holds."""
+        self.metrics.close()
+        self._folder_lock.close()
 
     def stop(self, *_: Any) -> None:
         """End soon; the run goes on at the next start."""
@@ -158,9 +169,10 @@ class CoordinatorService:
         program = run.fold_in(published, alone=True)
         inner = Coordinator(program, PROTOCOL, [site], sizes, agreement.run)
         assert self.link is not None
-        self.conduct = Conduct(
-            inner, self.link, agreement.run, ledger, patience_of(self.config.deadlines, 1)
-        )
+        # The others' next run does not wait longer for it than for one answer of theirs.
+        patience = patience_of(self.config.deadlines, 1)
+        patience = replace(patience, finish_within=patience.answer_within * patience.misses)
+        self.conduct = Conduct(inner, self.link, agreement.run, ledger, patience)
         plan = Message("plan", agreement.run, {}, agreement.to_bytes())
         self.link.send(self.link.topics.to_site(site), plan)
         self.conduct.begin()
@@ -181,6 +193,7 @@ class CoordinatorService:
         data = json.dumps(asdict(self.grid)).encode()
         call = Message("call", "", {"call": self._call}, data)
         self.ready.pop(site, None)
+        self.unable.pop(site, None)
         self.link.send(self.link.topics.to_site(site), call)
         until = time.monotonic() + self.config.deadlines.gather_within
         while site not in self.ready and site not in self.unable and not self.stopping:
@@ -196,8 +209,8 @@ class CoordinatorService:
         heard = self.link.next(seconds)
         if heard is None:
             return None
-        if heard.branch == "status" and heard.name in self.roster.keys:
-            self.here[heard.name] = heard.status
+        if heard.branch == "status":
+            self._present(heard.name, heard.status)
         message = heard.message
         if heard.branch == "from" and message is not None:
             if heard.name not in self.roster.keys:
@@ -205,6 +218,19 @@ class CoordinatorService:
                 return None
             self._facts(heard.name, message)
         return heard
+
+    def _present(self, name: str, status: Mapping[str, Any]) -> None:
+        """Somebody is here or gone. The broker tells late of a connection that was lost: by then
+        the party may be here with another one."""
+        assert self.link is not None
+        boot, state, known = status.get("boot"), status.get("state"), self.here.get(name, {})
+        if name == COORDINATOR and state != "here":
+            self.link.say_again()
+        elif name == COORDINATOR and boot != self.link.boot:
+            _LOG.warning("another coordinator is, or just was, at work in this network")
+        late = state == "gone" and known.get("state") == "here" and known.get("boot") != boot
+        if name in self.roster.keys and not late:
+            self.here[name] = status
 
     def _facts(self, site: str, message: Message) -> None:
         call = str(message.about.get("call", ""))
@@ -216,10 +242,14 @@ class CoordinatorService:
             self.ready.pop(site, None)
             self.unable[site] = str(message.about.get("why", ""))
             _LOG.warning("%s cannot take part: %s", site, self.unable[site])
-        elif message.kind == "done":
+        elif message.kind == "done" and message.run == self._run_name:
             self.done.add(site)
 
     _call = ""
+
+    @property
+    def _run_name(self) -> str | None:
+        return None if self.agreement is None else self.agreement.run
 
     def _fits(self, site: str, facts: Mapping[str, Any]) -> bool:
         counts = [facts.get("sensors"), facts.get("readings")]
@@ -410,7 +440,7 @@ class CoordinatorService:
         running = conduct is not None and self.agreement is not None
         return {
             "network": self.config.network,
-            "run": self.agreement.run if self.agreement is not None else "",
+            "run": self._run_name or "",
             "phase": "run" if running else "gather",
             "question": durable.answered + 1 if running and durable is not None else 0,
             "round": conduct.ledger.rounds if conduct is not None else 0,
@@ -423,11 +453,12 @@ class CoordinatorService:
 
     def _site_status(self, name: str) -> dict[str, Any]:
         said = self.here.get(name, {})
-        status = {"state": str(said.get("state", "never seen"))}
+        state = said.get("state", "never seen")
+        status = {"state": state if state in _STATES else "unknown"}
         reason = str(said.get("problem", "")) or self.unable.get(name, "")
         if self.conduct is not None and name in self.conduct.aside:
             reason = self.conduct.aside[name]
-            status["aside"] = reason
+            status["aside"] = reason[:200]
         if reason:
             status["problem"] = reason[:200]
         return status

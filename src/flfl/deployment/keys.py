@@ -8,7 +8,9 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
+import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +30,12 @@ from flfl.privacy.secure_sum import Identity, Roster
 _SLACK = datetime.timedelta(days=2)
 """A certificate is valid from a little earlier on: clocks of small machines are off."""
 _CRL_DAYS = 3650
+_KEY = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-AUTHORITY, REVOKED, ROSTER = "authority", "revoked.pem", "roster.json"
+AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", "issued.json"
+BROKER = "broker"
+_TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
+"""Names that no site may have: its files would take the place of others."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +99,18 @@ def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[s
         names = [_host(host) for host in hosts]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     certificate = builder.sign(signer, hashes.SHA256())
+    issued = _issued(folder)
+    issued.setdefault(name, []).append(certificate.serial_number)
+    write_files({folder / ISSUED: _writer(json.dumps(issued, indent=1).encode() + b"\n")})
     return Made(_write(folder, name, certificate, key), end)
 
 
 def make_site(folder: Path, name: str, days: int = 365) -> Made:
     """A site's certificate and identity. The identity stays when the certificate is renewed."""
-    if name == COORDINATOR:
-        raise InputError(f"no site may be called {name!r}", where="name")
+    if name.lower() in _TAKEN:
+        raise InputError(
+            f"no site may be called {name!r}", where="name", remedy="Choose another name"
+        )
     made = make_certificate(folder, name, days)
     path = folder / f"{name}.identity"
     if not path.exists():
@@ -112,6 +123,7 @@ def make_site(folder: Path, name: str, days: int = 365) -> Made:
 
 def load_identity(path: Path) -> Identity:
     """A site's identity from its file."""
+    check_private(path)
     with explained("the identity cannot be read", where=str(path), remedy="See `flfl keys site`"):
         text = path.read_text(encoding="ascii", errors="replace")
     try:
@@ -129,7 +141,10 @@ def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Rost
         path = folder / f"{name}.public"
         remedy = "Make the site's keys first, or copy its .public file here"
         with explained("the public key cannot be read", where=str(path), remedy=remedy):
-            keys[name] = bytes.fromhex(path.read_text().strip())
+            public = path.read_text(encoding="ascii", errors="replace").strip()
+        if not _KEY.fullmatch(public):
+            raise InputError("this is not a public key", where=str(path), remedy=remedy)
+        keys[name] = bytes.fromhex(public)
     roster = Roster(keys, threshold)
     document = {
         "threshold": roster.threshold,
@@ -155,33 +170,36 @@ def load_roster(path: Path) -> Roster:
 
 
 def revoke(folder: Path, name: str) -> int:
-    """Put a site's present certificate on the revocation list; returns how many are on it."""
+    """Put all certificates that a site was given so far, renewed ones too, on the revocation list;
+    returns how many are on it."""
     authority, signer = _authority(folder)
-    path = folder / f"{name}.pem"
-    with explained("the certificate cannot be read", where=str(path), remedy="Check the name"):
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
     listed = _revoked(folder / REVOKED)
-    if certificate.serial_number not in [entry.serial_number for entry in listed]:
-        listed.append(
-            x509.RevokedCertificateBuilder()
-            .serial_number(certificate.serial_number)
-            .revocation_date(_now())
-            .build()
-        )
+    already = {entry.serial_number for entry in listed}
+    serials = {_certificate(folder / f"{name}.pem").serial_number, *_issued(folder).get(name, [])}
+    for serial in sorted(serials - already):
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now())
+        listed.append(entry.build())
     _write_revoked(folder, authority, signer, listed)
     return len(listed)
 
 
 def expiry(path: Path) -> tuple[str, datetime.datetime]:
     """The name on a certificate and the moment it ends."""
-    with explained("the certificate cannot be read", where=str(path), remedy="See `flfl keys`"):
-        data = path.read_bytes()
-    try:
-        certificate = x509.load_pem_x509_certificate(data)
-    except ValueError:
-        raise InputError("this is not a certificate", where=str(path)) from None
+    certificate = _certificate(path)
     (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(name.value), certificate.not_valid_after_utc
+
+
+def check_private(path: Path) -> None:
+    """Refuse a secret that everybody on this machine can read."""
+    with explained("the file cannot be read", where=str(path), remedy="See `flfl keys`"):
+        mode = path.stat().st_mode
+    if os.name == "posix" and mode & stat.S_IRWXO:
+        raise InputError(
+            "everybody on this machine has a right to this secret file",
+            where=str(path),
+            remedy=f"Take it away with `chmod 600 {path.name}`",
+        )
 
 
 def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
@@ -254,6 +272,26 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     key = serialization.load_pem_private_key(data, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return certificate, key
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    with explained("the certificate cannot be read", where=str(path), remedy="See `flfl keys`"):
+        data = path.read_bytes()
+    try:
+        return x509.load_pem_x509_certificate(data)
+    except ValueError:
+        raise InputError("this is not a certificate", where=str(path)) from None
+
+
+def _issued(folder: Path) -> dict[str, list[int]]:
+    """Serial numbers of all certificates that each party was given."""
+    path = folder / ISSUED
+    try:
+        return dict(json.loads(path.read_bytes())) if path.exists() else {}
+    except ValueError:
+        raise InputError(
+            "the list of issued certificates is damaged", where=str(path), remedy="Restore it"
+        ) from None
 
 
 def _revoked(path: Path) -> list[x509.RevokedCertificate]:

@@ -18,6 +18,7 @@ from flfl.errors import InputError, explained
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
+_LOG = logging.getLogger("flfl.metrics")
 _METRICS_SECONDS = 5.0
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -70,7 +71,7 @@ def metrics_text(figures: Mapping[str, float], labels: Mapping[str, str]) -> str
     # TYPE flfl_questions_total counter
     flfl_questions_total{party="north"} 3
     """
-    named = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    named = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
     lines = []
     for name, value in figures.items():
         kind = "counter" if name.endswith("_total") else "gauge"
@@ -106,7 +107,11 @@ class Metrics:
             def put(file: BinaryIO) -> None:
                 file.write(text)
 
-            write_files({Path(self._path): put})
+            try:
+                write_files({Path(self._path): put})
+            except OSError as error:
+                # A run does not end because of its figures.
+                _LOG.warning("%s: the metrics cannot be written (%s)", self._path, error.strerror)
 
     def close(self) -> None:
         """Stop serving."""

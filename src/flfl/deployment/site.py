@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.agreement import Agreement, AgreementError, check_terms, grid_from
 from flfl.deployment.config import SiteConfig, broker_of, read_config
 from flfl.deployment.grid import TimeGrid
-from flfl.deployment.keys import check_certificate, load_identity, load_roster
+from flfl.deployment.hold import hold
+from flfl.deployment.keys import check_certificate, check_private, load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
 from flfl.engines.mqtt.attend import Attendance
@@ -48,6 +49,10 @@ _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 Tables = Callable[[str, Path, Path, TimeGrid], None]
 
 
+_AT_HOME = "its tables or files cannot be read or written; its own log says why"
+"""What others are told of it: the error itself may quote a reading, a path or an address."""
+
+
 class TableError(FLFLError):
     """The owner's source could not be read, or its result not written."""
 
@@ -68,12 +73,18 @@ class SiteService:
         config = self.config
         if config.name == COORDINATOR:
             raise InputError(f"no site may be called {COORDINATOR!r}", where=f"{path}: name")
+        if not config.again > 0:
+            raise InputError(
+                f"again is {config.again:g}", where=str(path), remedy="Give seconds, more than 0"
+            )
         self.broker = broker_of(config.broker, str(path))
         start_logging(config.report, config.name)
         if config.broker.certificate is not None and not config.broker.plaintext:
             warning = check_certificate(config.broker.certificate, config.name)
             if warning:
                 _LOG.warning("%s", warning)
+            if config.broker.key is not None:
+                check_private(config.broker.key)
         else:
             _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = None if config.roster is None else load_roster(config.roster)
@@ -84,7 +95,9 @@ class SiteService:
                 where=str(path),
                 remedy="Make them with `flfl keys site` and `flfl keys roster`",
             )
-        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.roster is not None and self.identity is not None:
+            self._check_roster(path)
+        self._folder_lock = hold(config.state)
         self.link: Link | None = None
         self.attendance: Attendance | None = None
         self.agreement: Agreement | None = None
@@ -94,9 +107,19 @@ class SiteService:
         self._done: set[str] = set()
         self._runs = 0
         self._said: dict[str, str] = {}
-        self.problem = ""
+        self.problem = self._told = ""
         self.stopping = False
         self.metrics = Metrics(config.report, config.name, self._figures)
+
+    def _check_roster(self, path: Path) -> None:
+        assert self.roster is not None
+        assert self.identity is not None
+        if self.roster.keys.get(self.config.name) != self.identity.public:
+            raise InputError(
+                f"the roster does not list {self.config.name!r} with this identity",
+                where=str(path),
+                remedy="Give the name, identity and roster.json that the operators gave this site",
+            )
 
     # --- the service -------------------------------------------------------------------------
 
@@ -114,8 +137,15 @@ class SiteService:
                     self.metrics.write()
         finally:
             self.link.close()
-            self.metrics.close()
+            self.close()
         return self._runs
+
+    def close(self) -> None:
+        """Let go of what this process holds."""
+        self.metrics.close()
+        if self._durable is not None:
+            self._durable.close()
+        self._folder_lock.close()
 
     def stop(self, *_: Any) -> None:
         """End soon."""
@@ -137,12 +167,14 @@ class SiteService:
             if message.kind in takers:
                 takers[message.kind](message)
             elif message.kind == "aside":
-                self._leave(f"the run goes on without this site: {message.about.get('why', '')}")
+                self._set_aside(message)
             elif self.attendance is not None:
                 self.attendance.take(heard.branch, message)
                 self._finish()
         except JournalError:
             raise
+        except (TableError, InputError) as error:
+            self._trouble(str(error), told=_AT_HOME)
         except FLFLError as error:
             self._trouble(str(error))
 
@@ -154,15 +186,16 @@ class SiteService:
                 self.attendance.here()
                 self._finish()
 
-    def _trouble(self, why: str) -> None:
-        self.problem = why
+    def _trouble(self, why: str, told: str = "") -> None:
+        """Log what is wrong; others are told the same, or only so much."""
+        self.problem, self._told = why, told or why
         _LOG.error("%s", why)
         self._say()
 
     def _say(self) -> None:
         assert self.link is not None
         run = "" if self.agreement is None else self.agreement.run
-        said = {"run": run, "problem": self.problem[:500]}
+        said = {"run": run, "problem": self._told[:500]}
         if said != self._said:
             self._said = said
             self.link.say(**said)
@@ -178,7 +211,7 @@ class SiteService:
         call = str(message.about.get("call", ""))
         folder = self.config.state / "calls" / folder_name(call)
         try:
-            grid = TimeGrid(**json.loads(message.data))
+            grid = grid_from(json.loads(message.data))
             if not (folder / READINGS).exists():
                 shutil.rmtree(self.config.state / "calls", ignore_errors=True)
                 folder.mkdir(parents=True, mode=0o700)
@@ -186,11 +219,12 @@ class SiteService:
             taken = Snapshot.load(folder / READINGS)
             if not taken.alive.any():
                 raise TableError("there is no reading within the network's times")
-        except (FLFLError, ValueError, TypeError, OSError) as error:
-            self._trouble(f"cannot take part: {error}")
-            self._report("unable", call=call, why=str(error)[:500])
+        except (FLFLError, ValueError, RecursionError, OSError) as error:
+            told = str(error)[:500] if isinstance(error, AgreementError) else _AT_HOME
+            self._trouble(f"cannot take part: {error}", told=told)
+            self._report("unable", call=call, why=told)
             return
-        self.problem = ""
+        self.problem = self._told = ""
         _LOG.info("ready with %d sensors", int(taken.alive.sum()))
         readings = int((~np.isnan(taken.values)).sum())
         self._report(
@@ -217,22 +251,26 @@ class SiteService:
             return
         digest = "" if self.roster is None else self.roster.digest.hex()
         check_terms(agreement, self.config.terms, digest)
-        self._leave("another run begins")
-        self._begin(agreement)
-
-    def _begin(self, agreement: Agreement) -> None:
-        assert self.link is not None
         folder = self.config.state / "runs" / folder_name(agreement.run)
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
             self._runs += 1
             self._report("done", agreement.run)
             return
+        source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
+        if self.agreement is not None and not source.exists():
+            # A broker may bring back what it kept of an older run: that ends no other.
+            _LOG.warning("run %s is not the one that this site was called to", agreement.run)
+            return
+        self._leave("another run begins")
+        self._begin(agreement, folder, source)
+
+    def _begin(self, agreement: Agreement, folder: Path, source: Path) -> None:
+        assert self.link is not None
         if not (folder / PLAN).exists():
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
             if not source.exists():
                 raise AgreementError("the run was announced before this site's readings were read")
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             Snapshot.load(source).save(folder / READINGS)
             save_text(folder / PLAN, agreement.to_bytes())
         self.program = self._program(agreement, folder)
@@ -331,6 +369,12 @@ class SiteService:
             self._trouble(f"the run failed: {why}")
         self._leave("")
 
+    def _set_aside(self, message: Message) -> None:
+        # One that was late may be about an earlier run.
+        if self.agreement is not None and message.run == self.agreement.run:
+            why = str(message.about.get("why", ""))
+            self._leave(f"the run goes on without this site: {why}")
+
     def _leave(self, why: str) -> None:
         """Forget a run's secrets: what is not kept cannot be taken."""
         if self.agreement is None:
@@ -358,12 +402,15 @@ class SiteService:
 def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
     """Read or write the owner's tables in another process."""
     command = [sys.executable, "-m", "flfl.deployment.tables", verb, str(path), str(folder)]
-    result = subprocess.run(
-        [*command, json.dumps(asdict(grid))],
-        capture_output=True,
-        text=True,
-        timeout=_READING_SECONDS,
-    )
+    try:
+        result = subprocess.run(
+            [*command, json.dumps(asdict(grid))],
+            capture_output=True,
+            text=True,
+            timeout=_READING_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise TableError(f"the tables took more than {_READING_SECONDS:g} s") from None
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["it ended without a word"]
         raise TableError(lines[-1])

@@ -283,6 +283,8 @@ def _check_header(header: Any, peer: str) -> None:
             and isinstance(row[2], list)
             and all(type(size) is int and 0 <= size <= LARGEST_MESSAGE for size in row[2])
             and len(row[2]) <= 4
+            # Beside a dimension of zero, others can be larger than any array may be.
+            and math.prod(max(size, 1) for size in row[2]) <= LARGEST_MESSAGE
         ):
             raise MessageError("the header's list of arrays is malformed")
 

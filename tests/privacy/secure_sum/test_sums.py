@@ -152,6 +152,16 @@ def test_answers_of_different_shapes_are_refused():
         party.sum()
 
 
+@pytest.mark.parametrize("shape", [[0, 2**31, 2**31], [0] * 40, [-1], [True]])
+def test_shapes_that_no_array_has_are_refused(shape):
+    party = Party(3).start()
+    envelopes = dict(party.sums.ask(b"q"))
+    site = party.sites["site000"]
+    upload = site.mask(site.open(envelopes["site000"]), np.zeros(0, np.int64), [shape])
+    with pytest.raises(SecureSumError, match="malformed"):
+        party.sums.receive(upload)
+
+
 def test_masks_are_fresh_for_every_sum():
     """The same numbers, twice: the uploads share nothing."""
     party = Party(4).start()

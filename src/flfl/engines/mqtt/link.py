@@ -33,6 +33,12 @@ except ImportError:  # pragma: no cover - the tests have it
 _LOG = logging.getLogger("flfl.mqtt")
 _WINDOW = 32
 """Packets that may be on their way to the broker: more would only wait in memory."""
+_LARGEST_STATUS = 2**16
+_LARGEST_NETWORK_STATUS = 2**20
+_UNREAD = 4
+"""Messages of full size that may wait here from one party; what it sends beyond is dropped."""
+_HEARD_BYTES = 2**12
+"""Bytes that anything heard takes at the most, besides what it carries."""
 _STALL = 20.0
 """Seconds after which a broker that takes nothing counts as away."""
 
@@ -71,12 +77,14 @@ class Broker:
 @dataclass(frozen=True)
 class Heard:
     """Something that came: a message on a branch of the tree, from or about whom; or, with no
-    message, that this party is connected anew (``branch`` is then ``"link"``)."""
+    message, that this party is connected anew (``branch`` is then ``"link"``). ``size`` is what
+    it takes while it waits to be read."""
 
     branch: str
     name: str
     message: Message | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
+    size: int = 0
 
 
 class Link:
@@ -99,6 +107,7 @@ class Link:
         self._status: dict[str, Any] = {}
         self._observer = observer
         self._heard: queue.Queue[Heard] = queue.Queue()
+        self._unread: Counter[str] = Counter()
         self._inboxes: dict[tuple[str, str], Inbox] = {}
         self._pending: deque[Any] = deque()
         self._lock = threading.Lock()
@@ -133,6 +142,11 @@ class Link:
     def say(self, **status: Any) -> None:
         """Change this party's status."""
         self._status.update(status)
+        if self.connected:
+            self._publish_status()
+
+    def say_again(self) -> None:
+        """Repeat this party's status: somebody has written over it."""
         if self.connected:
             self._publish_status()
 
@@ -183,9 +197,20 @@ class Link:
     def next(self, seconds: float) -> Heard | None:
         """What came next; None when nothing did."""
         try:
-            return self._heard.get(timeout=max(seconds, 0.0))
+            heard = self._heard.get(timeout=max(seconds, 0.0))
         except queue.Empty:
             return None
+        with self._lock:
+            self._unread[heard.name] -= heard.size
+        return heard
+
+    def _keep(self, heard: Heard) -> None:
+        """Until it is read. Who sends faster than this party reads must not fill its memory."""
+        with self._lock:
+            if self._unread[heard.name] + heard.size > _UNREAD * self.broker.largest:
+                raise FLFLError("more than this party can read has come")
+            self._unread[heard.name] += heard.size
+        self._heard.put(heard)
 
     def close(self) -> None:
         """Say goodbye and disconnect."""
@@ -212,17 +237,19 @@ class Link:
         if not payload:
             return
         if branch == "status" or (branch == "all" and name == "status"):
-            document = json.loads(payload[:65536])
+            who = name if branch == "status" else COORDINATOR
+            most = _LARGEST_NETWORK_STATUS if who == COORDINATOR else _LARGEST_STATUS
+            if len(payload) > most:
+                raise FLFLError(f"a status of {len(payload)} bytes")
+            document = json.loads(payload)
             if not isinstance(document, dict):
                 raise FLFLError("a status that is no JSON object")
-            self._heard.put(
-                Heard("status", name if branch == "status" else COORDINATOR, None, document)
-            )
+            self._keep(Heard("status", who, None, document, len(payload) + _HEARD_BYTES))
             return
         inbox = self._inboxes.setdefault((branch, name), Inbox(self.broker.largest))
         message = inbox.add(payload)
         if message is not None:
-            self._heard.put(Heard(branch, name, message))
+            self._keep(Heard(branch, name, message, size=len(message.data) + _HEARD_BYTES))
 
     def _drop(self, why: str, topic: str) -> None:
         self.dropped["unreadable"] += 1
@@ -244,7 +271,8 @@ class Link:
         if self.broker.certificates is not None:
             client.tls_set_context(_tls(self.broker.certificates))
         if not self._observer:
-            client.will_set(self._own_status, json.dumps({"state": "gone"}).encode(), 1, True)
+            will = {"state": "gone", "boot": self.boot}
+            client.will_set(self._own_status, json.dumps(will).encode(), 1, True)
         client.on_connect, client.on_message = self._on_connect, self._on_message
         client.on_connect_fail, client.on_subscribe = self._on_connect_fail, self._on_subscribe
         client.on_disconnect, client.on_socket_open = self._on_disconnect, _at_once

@@ -29,6 +29,9 @@ _OVERHEAD = _PREFIX.size + _LARGEST_HEADER
 LARGEST_MESSAGE = 2**26
 """Bytes of a message, unless told otherwise: a question of 8,760 slots and rank 20 is 1.4 MB."""
 PIECE = 2**18
+SMALLEST_PIECE = 2**10
+_MOST_PIECES = 2**16
+"""Of one message: small ones cost more memory than they carry."""
 
 
 class PacketError(FLFLError):
@@ -202,5 +205,6 @@ def _check_header(header: Any, largest: int) -> None:
         raise PacketError("a packet's facts must be texts and whole numbers")
     if not 0 <= header["size"] <= largest:
         raise PacketError(f"a message of {header['size']} bytes; at most {largest} are taken")
-    if not 0 <= header["piece"] < header["of"] <= max(1, header["size"] + 64):
+    most = min(header["size"] + 64, _MOST_PIECES)
+    if not 0 <= header["piece"] < header["of"] <= most:
         raise PacketError("a packet's numbers make no sense")

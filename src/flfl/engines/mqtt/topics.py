@@ -54,7 +54,7 @@ class Topics:
 
     def heard_by_coordinator(self) -> list[str]:
         """What the coordinator subscribes to."""
-        return [f"{self.root}/from/+", f"{self.root}/status/+"]
+        return [f"{self.root}/from/+", f"{self.root}/status/+", self.everyone("status")]
 
     def parse(self, topic: str) -> tuple[str, str]:
         """The branch of a topic and the name after it (without the number of a piece)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 
@@ -91,6 +92,12 @@ class FactorSite:
 
     def joined(self, sites: tuple[str, ...]) -> None:
         """Told who is in the sum for which the guard is computed."""
+        honest = math.ceil((1 - self.plan.collusion) * len(sites))
+        if self._noisy and self.plan.noise_sites > honest:
+            raise self.promise.refuse(
+                f"the noise counts on {self.plan.noise_sites} sites, and {honest} honest ones are"
+                " in the sum"
+            )
         self._members = sites
 
     @property

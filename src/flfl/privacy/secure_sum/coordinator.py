@@ -417,7 +417,11 @@ def _shapes(frame: Frame) -> Shapes:
     try:
         shapes = json.loads(bytes(frame.sections["shapes"]))
         good = isinstance(shapes, list) and all(
-            isinstance(shape, list) and all(type(d) is int and 0 <= d < 2**32 for d in shape)
+            isinstance(shape, list)
+            and len(shape) <= 4
+            and all(type(d) is int and 0 <= d < 2**32 for d in shape)
+            # Beside a dimension of zero, others can be larger than any array may be.
+            and math.prod(max(d, 1) for d in shape) < 2**32
             for shape in shapes
         )
     except (ValueError, RecursionError):

@@ -1,0 +1,141 @@
+"""What a site does with what a coordinator or a broker sends it, right or not."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from flfl.deployment.agreement import Agreement
+from flfl.deployment.grid import TimeGrid
+from flfl.deployment.site import READINGS, SiteService, TableError
+from flfl.deployment.sources import Snapshot
+from flfl.engines.mqtt.link import Heard
+from flfl.engines.mqtt.packets import Message
+from flfl.engines.mqtt.topics import Topics
+from flfl.errors import InputError
+from flfl.federation.factors import FactorPlan
+
+GRID = TimeGrid("2024-01-01", "1h", 24)
+SITE = """
+network = "n"
+name = "north"
+[broker]
+host = "localhost"
+plaintext = true
+[readings]
+file = "north.csv"
+[out]
+file = "filled.csv"
+[terms]
+secure = false
+"""
+
+
+class Recorder:
+    """A link that keeps what is sent, and sends nothing."""
+
+    name, topics = "north", Topics("n")
+
+    def __init__(self):
+        self.sent, self.said = [], {}
+
+    def send(self, topic, message, *, retain=False):
+        self.sent.append(message)
+        return True
+
+    def say(self, **status):
+        self.said = status
+
+    def heard(self, kind):
+        return [message for message in self.sent if message.kind == kind]
+
+
+def read(verb, path, folder, grid):
+    values = np.random.default_rng(0).normal(size=(2, grid.slots))
+    Snapshot(("a", "b"), values, None, "").save(folder / READINGS)
+
+
+def broken(verb, path, folder, grid):
+    raise TableError("north.csv: line 7: '12,5 secret' is no number")
+
+
+@pytest.fixture
+def service(tmp_path, own_log):
+    made = []
+
+    def make(tables=read):
+        path = tmp_path / "north.toml"
+        path.write_text(SITE)
+        made.append(SiteService(path, tables))
+        made[-1].link = Recorder()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def call(service, name):
+    data = json.dumps(asdict(GRID)).encode()
+    service._take(Heard("all", "plan", Message("call", "", {"call": name}, data)))
+
+
+def announce(service, number, called):
+    plan = FactorPlan(n_sensors=8)
+    agreement = Agreement(
+        "n", number, "fit", called, GRID, plan, 0, False, "", ("north", "south")
+    )  # fmt: skip
+    message = Message("plan", agreement.run, {}, agreement.to_bytes())
+    service._take(Heard("all", "plan", message))
+    return message
+
+
+def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
+    site = service(broken)
+    call(site, "c1")
+    assert "12,5" in site.problem
+    told = json.dumps([dict(message.about) for message in site.link.sent]) + str(site.link.said)
+    assert "cannot be read" in told
+    assert "12,5" not in told
+    assert "north.csv" not in told
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"start": 1, "step": 2, "slots": 3}'])
+def test_a_call_that_is_none_is_answered_with_no(service, data):
+    site = service()
+    site._take(Heard("all", "plan", Message("call", "", {"call": "c"}, data)))
+    assert [message.kind for message in site.link.sent] == ["unable"]
+
+
+def test_news_of_an_older_run_does_not_end_the_present_one(service):
+    site = service()
+    call(site, "c1")
+    old = announce(site, 1, "c1")
+    site._take(Heard("all", "plan", Message("ended", old.run, {"why": "it failed"})))
+    call(site, "c2")
+    new = announce(site, 2, "c2")
+    for late in (old, Message("aside", old.run, {"why": "x"}), Message("ended", old.run)):
+        site._take(Heard("all", "plan", late))
+        assert site.agreement is not None
+        assert site.agreement.run == new.run
+    site._take(Heard("to", "north", Message("aside", new.run, {"why": "late"})))
+    assert site.agreement is None
+    assert "late" in site.problem
+
+
+def test_a_coordinator_that_begins_anew_is_followed(service):
+    site = service()
+    call(site, "c7")
+    announce(site, 7, "c7")
+    call(site, "c1")
+    first = announce(site, 1, "c1")
+    assert site.agreement.run == first.run
+
+
+def test_one_process_for_each_state_folder(service):
+    site = service()
+    with pytest.raises(InputError, match="another process"):
+        service()
+    site.close()
+    service()
