@@ -41,6 +41,7 @@ def some_rows():
                             "mae": scale * error * (1 + 0.01 * seed) / rate,
                             "rmse": 2 * scale * error / rate,
                             "seconds": error,
+                            "cpu_seconds": error,
                             "peak_mb": 10 * error,
                             "bytes_up": int(1e6 * error) if "flfl" in label else 0,
                             "bytes_down": 0,
@@ -206,6 +207,7 @@ def test_a_report_keeps_timings_apart(tmp_path):
     quick, slow = some_rows(), some_rows()
     for row in slow:
         row["seconds"] *= 3
+        row["cpu_seconds"] *= 3
         row["peak_mb"] += 1
     contents = []
     for name, given in (("a", quick), ("b", slow)):
