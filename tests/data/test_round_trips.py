@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl import recover
-from flfl.data import read_readings, write_result
+from flfl.data import read_readings, write_recovered, write_result
 
 GALLERY = Path(__file__).parent / "gallery"
 
@@ -164,3 +164,39 @@ def test_long_parquet_keeps_its_columns_and_their_types(tmp_path):
     before, after = (pa_parquet.read_table(tmp_path / f"{n}.parquet") for n in ("in", "out"))
     assert after.schema.equals(before.schema, check_metadata=True)
     assert after.drop_columns("value").equals(before.drop_columns("value"))
+
+
+def test_what_a_columns_type_cannot_hold_is_written_plainly(tmp_path):
+    """A recovered 300 is not 44 because the sensor's column has eight bits."""
+    times = pd.date_range("2024-01-01", periods=4, freq="h")
+    table = pa.table(
+        {
+            "time": pa.array(times),
+            "small": pa.array([100, None, None, 120], pa.int8()),
+            "roomy": pa.array([1, None, None, 4], pa.int8()),
+        }
+    )
+    pa_parquet.write_table(table, tmp_path / "in.parquet")
+    read = read_readings(tmp_path / "in.parquet")
+    filled = read.values.fillna(300.0)
+    filled["roomy"] = read.values["roomy"].fillna(2.4)
+    write_recovered(tmp_path / "out.parquet", read, filled)
+    found = pa_parquet.read_table(tmp_path / "out.parquet")
+    assert found.column("small").to_pylist() == [100.0, 300.0, 300.0, 120.0]
+    assert found.schema.field("roomy").type == pa.int8()
+    assert found.column("roomy").to_pylist() == [1, 2, 2, 4]
+
+
+def test_a_column_of_categories_stays_one(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "time": np.repeat(pd.date_range("2024-01-01", periods=6, freq="h"), 2),
+            "sensor": pd.Categorical(["north", "south"] * 6),
+            "value": [1.0, 2.0, np.nan, 3.0, 4.0, np.nan] * 2,
+        }
+    )
+    frame.to_parquet(tmp_path / "in.parquet", index=False)
+    through(tmp_path / "in.parquet", tmp_path / "out.parquet")
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    assert found["sensor"].tolist() == frame["sensor"].tolist()
+    assert isinstance(found["sensor"].dtype, pd.CategoricalDtype)

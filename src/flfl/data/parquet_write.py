@@ -61,7 +61,8 @@ def long_writer(
 def like_source(columns: Columns, source: Source | None) -> pa.Table:
     """The columns with the source's types, order and metadata.
 
-    Whole-number columns stay so: what was recovered in them is rounded, as their sensors round.
+    Whole-number columns stay so: what was recovered in them is rounded, as their sensors round. A
+    column whose type cannot hold what was recovered becomes a plain one.
     """
     schema = None if source is None else source.schema
     if schema is None:
@@ -87,14 +88,24 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _cast(column: pa.Array, wanted: pa.DataType | None) -> pa.Array:
+    """The column in another type, or as it is where a number of it would come out as another.
+
+    Examples
+    --------
+    >>> _cast(pa.array([1.4, 2.0]), pa.int8()).to_pylist()
+    [1, 2]
+    >>> _cast(pa.array([300.0, 2.0]), pa.int8()).to_pylist()
+    [300.0, 2.0]
+    """
     if wanted is None or column.type == wanted:
         return column
     if pa.types.is_integer(wanted) and pa.types.is_floating(column.type):
         column = pc.round(column)
     try:
-        return column.cast(wanted, safe=False)
+        return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # A type that no number can be turned into, such as a dictionary: the plain one will do.
+        # What was recovered may lie outside what the sensor's own type can hold; and a type may
+        # be one that nothing is cast to, such as categories, which the metadata then restore.
         return column
 
 
