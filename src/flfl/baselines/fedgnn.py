@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.baselines._attention import (
     Dice,
@@ -39,9 +37,7 @@ from flfl.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Rea
 from flfl.baselines.exchange import WORD, Message, Post
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array
-
-_COUNT = Interval(Integral, 1, None, closed="left")
-_POSITIVE = Interval(Real, 0, None, closed="neither")
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 
 
 class Shared(NamedTuple):
@@ -388,16 +384,16 @@ class FedGNN(NeuralRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
-        "n_neighbors": [_COUNT],
-        "pseudo": [_COUNT],
-        "clip": [_POSITIVE],
-        "noise": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [_POSITIVE],
-        "refresh": [_COUNT],
-        "rounds": [_COUNT],
+        "rank": [COUNT],
+        "n_neighbors": [COUNT],
+        "pseudo": [COUNT],
+        "clip": [POSITIVE],
+        "noise": [NOT_NEGATIVE],
+        "learning_rate": [POSITIVE],
+        "refresh": [COUNT],
+        "rounds": [COUNT],
         "batched": ["boolean"],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": [WHOLE],
     }
 
     def __init__(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from flfl.baselines.exchange import WORD, Message, Post
 from flfl.baselines.factors import (
@@ -24,10 +23,8 @@ from flfl.baselines.factors import (
 from flfl.baselines.paillier import KeyPair, PublicKey
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import BaseRecoverer
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.model.objective import Observed
-
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class FedMF(BaseRecoverer):
@@ -61,12 +58,12 @@ class FedMF(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
-        "learning_rate": [_POSITIVE],
-        "ridge": [Interval(Real, 0, None, closed="left")],
-        "rounds": [_COUNT],
+        "rank": [COUNT],
+        "learning_rate": [POSITIVE],
+        "ridge": [NOT_NEGATIVE],
+        "rounds": [COUNT],
         "upload": [StrOptions({"full", "part"})],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": [WHOLE],
     }
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +23,8 @@ from flfl.baselines.factors import (
 )
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import BaseRecoverer
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.model.objective import Observed
-
-_COUNT = Interval(Integral, 1, None, closed="left")
-_NOT_NEGATIVE = Interval(Integral, 0, None, closed="left")
 
 
 class FedRec(BaseRecoverer):
@@ -61,15 +59,15 @@ class FedRec(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "rank": [COUNT],
+        "learning_rate": [POSITIVE],
         "decay": [Interval(Real, 0, 1, closed="right")],
-        "ridge": [Interval(Real, 0, None, closed="left")],
-        "filling": [Interval(Real, 0, None, closed="left")],
-        "mean_rounds": [_NOT_NEGATIVE],
-        "local_steps": [_NOT_NEGATIVE],
-        "rounds": [_COUNT],
-        "random_state": [_NOT_NEGATIVE],
+        "ridge": [NOT_NEGATIVE],
+        "filling": [NOT_NEGATIVE],
+        "mean_rounds": [WHOLE],
+        "local_steps": [WHOLE],
+        "rounds": [COUNT],
+        "random_state": [WHOLE],
     }
 
     def __init__(

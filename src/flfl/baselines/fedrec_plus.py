@@ -18,7 +18,6 @@ from flfl.baselines.factors import (
     start_slots,
 )
 from flfl.baselines.fedrec import (
-    _COUNT,
     FedRec,
     FedRecBatch,
     FedRecServer,
@@ -27,6 +26,7 @@ from flfl.baselines.fedrec import (
     moved,
     rows_of,
 )
+from flfl.estimators.parameters import COUNT
 
 
 class FedRecPlus(FedRec):
@@ -56,7 +56,7 @@ class FedRecPlus(FedRec):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **FedRec._parameter_constraints,
-        "denoisers": [_COUNT],
+        "denoisers": [COUNT],
     }
 
     def __init__(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.baselines._attention import (
     Dice,
@@ -41,9 +39,7 @@ from flfl.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Rea
 from flfl.baselines.exchange import Message, Post
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array
-
-_COUNT = Interval(Integral, 1, None, closed="left")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 
 
 class Model(NamedTuple):
@@ -393,16 +389,16 @@ class FeSoG(NeuralRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
-        "n_neighbors": [_COUNT],
-        "pseudo": [_COUNT],
-        "clip": [Interval(Real, 0, None, closed="neither")],
-        "noise": [_NOT_NEGATIVE],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "decay": [_NOT_NEGATIVE],
-        "rounds": [_COUNT],
+        "rank": [COUNT],
+        "n_neighbors": [COUNT],
+        "pseudo": [COUNT],
+        "clip": [POSITIVE],
+        "noise": [NOT_NEGATIVE],
+        "learning_rate": [POSITIVE],
+        "decay": [NOT_NEGATIVE],
+        "rounds": [COUNT],
         "batched": ["boolean"],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": [WHOLE],
     }
 
     def __init__(

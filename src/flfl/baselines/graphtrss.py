@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.baselines.tvgs import TVGS
 from flfl.estimators.base import Array
+from flfl.estimators.parameters import NOT_NEGATIVE, POSITIVE
 
 
 class GraphTRSS(TVGS):
@@ -38,8 +37,8 @@ class GraphTRSS(TVGS):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TVGS._parameter_constraints,
-        "epsilon": [Interval(Real, 0, None, closed="left")],
-        "beta": [Interval(Real, 0, None, closed="neither")],
+        "epsilon": [NOT_NEGATIVE],
+        "beta": [POSITIVE],
     }
 
     def __init__(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import NOT_NEGATIVE
 from flfl.model.graph import inverse_distances
 from flfl.model.objective import Observed
 
@@ -33,9 +32,7 @@ class IDW(BaseRecoverer):
     6.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "power": [Interval(Real, 0, None, closed="left")]
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"power": [NOT_NEGATIVE]}
 
     def __init__(self, *, power: float = 2.0) -> None:
         self.power = power

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, WHOLE
 from flfl.model.heads.candidates import phase
 from flfl.model.heads.kalman_em import fit_kalman_em
 from flfl.model.shared import selection
@@ -50,9 +50,9 @@ class KalmanEM(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "iterations": [Interval(Integral, 1, None, closed="left")],
+        "iterations": [COUNT],
         "transformation": [StrOptions(set(FORWARD)), None],
-        "season": [Interval(Integral, 0, None, closed="left"), None],
+        "season": [WHOLE, None],
     }
     _by_sensor: ClassVar[tuple[str, ...]] = ("lower_", "upper_")
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, POSITIVE, WHOLE
 from flfl.model.low_rank import ridge_rows
 from flfl.model.objective import Observed
 
@@ -37,10 +36,10 @@ class LFA(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "ridge": [Interval(Real, 0, None, closed="neither")],
-        "sweeps": [Interval(Integral, 1, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "rank": [COUNT],
+        "ridge": [POSITIVE],
+        "sweeps": [COUNT],
+        "random_state": [WHOLE],
     }
 
     def __init__(

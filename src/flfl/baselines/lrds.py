@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE
 from flfl.model.graph import gaussian_weights, laplacian
 from flfl.model.low_rank import noise_edge, shrink_singular_values
 from flfl.model.objective import Observed
@@ -50,11 +51,11 @@ class LRDS(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "shrinkage": [Interval(Real, 0, None, closed="left")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [NOT_NEGATIVE],
+        "shrinkage": [NOT_NEGATIVE],
+        "n_neighbors": [COUNT],
         "tolerance": [Interval(Real, 0, 1, closed="neither")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
+        "steps": [COUNT],
     }
 
     def __init__(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.baselines._jax import (
     Adam,
@@ -24,8 +22,8 @@ from flfl.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Rea
 from flfl.baselines.exchange import Message, Post
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 
-_COUNT = Interval(Integral, 1, None, closed="left")
 _CLIP = 5.0
 """The longest gradient of the server's weights."""
 
@@ -309,15 +307,15 @@ class MetaMF(NeuralRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
-        "low_rank": [_COUNT],
-        "memory": [_COUNT],
-        "hidden": [_COUNT],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "decay": [Interval(Real, 0, None, closed="left")],
-        "rounds": [_COUNT],
+        "rank": [COUNT],
+        "low_rank": [COUNT],
+        "memory": [COUNT],
+        "hidden": [COUNT],
+        "learning_rate": [POSITIVE],
+        "decay": [NOT_NEGATIVE],
+        "rounds": [COUNT],
         "batched": ["boolean"],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": [WHOLE],
     }
 
     def __init__(

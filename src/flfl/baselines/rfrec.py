@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +24,7 @@ from flfl.baselines.factors import (
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import BaseRecoverer
-
-_COUNT = Interval(Integral, 1, None, closed="left")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 
 
 class RFRec(BaseRecoverer):
@@ -69,19 +67,19 @@ class RFRec(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT],
+        "rank": [COUNT],
         "variant": [StrOptions({"rfrec", "rfrecf"})],
         "head": [StrOptions({"linear", "sigmoid"})],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "ridge": [_NOT_NEGATIVE],
-        "slot_ridge": [_NOT_NEGATIVE],
-        "pull": [_NOT_NEGATIVE],
+        "learning_rate": [POSITIVE],
+        "ridge": [NOT_NEGATIVE],
+        "slot_ridge": [NOT_NEGATIVE],
+        "pull": [NOT_NEGATIVE],
         "averaging": [Interval(Real, 0, 1, closed="neither")],
         "mixing": [Interval(Real, 0, 1, closed="right")],
-        "clip": [Interval(Real, 0, None, closed="neither"), None],
-        "noise": [_NOT_NEGATIVE],
-        "rounds": [_COUNT],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "clip": [POSITIVE, None],
+        "noise": [NOT_NEGATIVE],
+        "rounds": [COUNT],
+        "random_state": [WHOLE],
     }
 
     def __init__(

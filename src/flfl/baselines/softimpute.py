@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, POSITIVE
 from flfl.model.low_rank import noise_edge, shrink_singular_values
 from flfl.model.objective import Observed
 
@@ -42,9 +43,9 @@ class SoftImpute(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "shrinkage": [Interval(Real, 0, None, closed="neither")],
+        "shrinkage": [POSITIVE],
         "tolerance": [Interval(Real, 0, 1, closed="neither")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
+        "steps": [COUNT],
     }
 
     def __init__(

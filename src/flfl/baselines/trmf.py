@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
 from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, POSITIVE
 from flfl.model.autoregression import Autoregression
 from flfl.model.linear_solve import conjugate_gradients
 from flfl.model.low_rank import ridge_rows
@@ -51,11 +50,11 @@ class TRMF(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [Interval(Integral, 1, None, closed="left")],
-        "ridge": [Interval(Real, 0, None, closed="neither")],
-        "temporal_weight": [Interval(Real, 0, None, closed="neither")],
-        "damping": [Interval(Real, 0, None, closed="neither")],
-        "sweeps": [Interval(Integral, 1, None, closed="left")],
+        "rank": [COUNT],
+        "ridge": [POSITIVE],
+        "temporal_weight": [POSITIVE],
+        "damping": [POSITIVE],
+        "sweeps": [COUNT],
     }
 
     def __init__(

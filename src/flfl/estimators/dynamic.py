@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +22,7 @@ from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer, Sites
 from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.federation.coordinator import Coordinator, Program, Witness
 from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
 from flfl.federation.factors.keeping import Custody, Sensing, SiteMemory
@@ -34,7 +35,6 @@ from flfl.privacy.budget import check_delta
 from flfl.privacy.secure_sum import LEAST_SITES, default_threshold
 
 Box = tuple[tuple[float, float], tuple[float, float]]
-_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class FLFL(BaseRecoverer):
@@ -98,22 +98,22 @@ class FLFL(BaseRecoverer):
         "projection": [StrOptions({"fixed", "learned", "adaptive"}), None],
         "effort": [StrOptions({"full", "quick"})],
         "without": [list, tuple],
-        "rank": [_COUNT, None],
+        "rank": [COUNT, None],
         "transformation": [StrOptions({"none", "sqrt", "log1p"}), None],
-        "season": [Interval(Integral, 0, None, closed="left"), None],
-        "length": [Interval(Real, 0, None, closed="neither"), None],
-        "noise": [Interval(Real, 0, None, closed="neither"), None],
-        "rounds": [_COUNT, None],
+        "season": [WHOLE, None],
+        "length": [POSITIVE, None],
+        "noise": [POSITIVE, None],
+        "rounds": [COUNT, None],
         "collusion": [Interval(Real, 0, 1, closed="left")],
-        "blur": [Interval(Real, 0, None, closed="left")],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "blur": [NOT_NEGATIVE],
+        "epsilon": [POSITIVE, None],
         "delta": [Interval(Real, 0, 1, closed="neither"), None],
         "bounds": ["array-like", None],
         "account": [str, Path, None],
         "coverage": [Interval(Real, 0, 1, closed="neither")],
-        "n_regions": [_COUNT, None],
+        "n_regions": [COUNT, None],
         "secure": ["boolean", None],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "random_state": [WHOLE],
     }
 
     def __init__(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from flfl.data.scaling import Scaling
 from flfl.data.sensors import Sensors
@@ -14,6 +13,7 @@ from flfl.engines import inprocess
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.network import partition
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.federation.coordinator import Coordinator, Witness
 from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, Progress, coordinate
 from flfl.federation.site import Site
@@ -21,9 +21,6 @@ from flfl.model.graph import region_laplacian
 from flfl.model.objective import Weights
 
 _DEFAULT = PaperPlan()
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-_COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class PaperFLFL(BaseRecoverer):
@@ -63,18 +60,18 @@ class PaperFLFL(BaseRecoverer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [_COUNT, None],
-        "n_neighbors": [_COUNT],
-        "ridge": [_NOT_NEGATIVE],
-        "spatial_weight": [_NOT_NEGATIVE],
-        "temporal_weight": [_NOT_NEGATIVE],
-        "learning_rate": [_POSITIVE],
-        "rounds": [_COUNT],
+        "rank": [COUNT, None],
+        "n_neighbors": [COUNT],
+        "ridge": [NOT_NEGATIVE],
+        "spatial_weight": [NOT_NEGATIVE],
+        "temporal_weight": [NOT_NEGATIVE],
+        "learning_rate": [POSITIVE],
+        "rounds": [COUNT],
         "gradient_rule": [StrOptions({"paper", "exact"})],
         "schedule": [StrOptions({"prompt", "synchronous"})],
         "symmetrize": [StrOptions({"none", "mean", "max"})],
-        "n_regions": [_COUNT, None],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "n_regions": [COUNT, None],
+        "random_state": [WHOLE],
     }
 
     def __init__(
