@@ -25,8 +25,8 @@ from broker import Mosquitto
 from deployed import Deployment, pooled
 from flfl.data.synth import synthesize
 from flfl.engines import inprocess
+from flfl.engines.conduct import Patience
 from flfl.engines.mqtt import together
-from flfl.engines.mqtt.conduct import Patience
 from flfl.engines.mqtt.link import Broker, Link
 from flfl.federation.factors import FactorPlan
 from flfl.model.graph import map_box, to_plane

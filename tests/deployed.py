@@ -22,8 +22,8 @@ from flfl.deployment.coordinator import CoordinatorService
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.site import SiteService
 from flfl.deployment.sources import Snapshot
-from flfl.engines.mqtt.attend import Attendance
-from flfl.engines.mqtt.conduct import Conduct
+from flfl.engines.attend import Attendance
+from flfl.engines.conduct import Conduct
 from flfl.engines.mqtt.link import Link
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Coordinator

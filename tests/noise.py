@@ -7,7 +7,8 @@ import numpy as np
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from flfl.engines.mqtt.packets import Message, packets
+from flfl.engines.link import Message
+from flfl.engines.mqtt.packets import packets
 from flfl.federation.factors import PROTOCOL
 from flfl.federation.messages import Answer, encode
 

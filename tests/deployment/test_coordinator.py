@@ -4,7 +4,7 @@ import pytest
 
 from flfl.deployment import keys
 from flfl.deployment.coordinator import CoordinatorService
-from flfl.engines.mqtt.link import Heard
+from flfl.engines.link import Heard
 
 SETTINGS = """
 network = "n"

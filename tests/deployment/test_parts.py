@@ -16,11 +16,11 @@ from flfl.data.grid import infer_grid, natural_period
 from flfl.data.times import Times
 from flfl.deployment import keys
 from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.broker import broker_of
 from flfl.deployment.config import (
     CoordinatorConfig,
     SiteConfig,
     Terms,
-    broker_of,
     check_coordinator,
     read_config,
 )

@@ -8,11 +8,9 @@ import pytest
 
 from flfl.deployment.agreement import Agreement
 from flfl.deployment.grid import TimeGrid
-from flfl.deployment.site import READINGS, SiteService, TableError
-from flfl.deployment.sources import Snapshot
-from flfl.engines.mqtt.link import Heard
-from flfl.engines.mqtt.packets import Message
-from flfl.engines.mqtt.topics import Topics
+from flfl.deployment.site import PLAN, READINGS, SECRET, SiteService, TableError
+from flfl.deployment.sources import Snapshot, folder_name
+from flfl.engines.link import Heard, Message
 from flfl.errors import InputError
 from flfl.federation.factors import FactorPlan
 
@@ -35,12 +33,12 @@ secure = false
 class Recorder:
     """A link that keeps what is sent, and sends nothing."""
 
-    name, topics = "north", Topics("n")
+    name = "north"
 
     def __init__(self):
         self.sent, self.said = [], {}
 
-    def send(self, topic, message, *, retain=False):
+    def reply(self, message):
         self.sent.append(message)
         return True
 
@@ -122,6 +120,18 @@ def test_news_of_an_older_run_does_not_end_the_present_one(service):
     site._take(Heard("to", "north", Message("aside", new.run, {"why": "late"})))
     assert site.agreement is None
     assert "late" in site.problem
+
+
+def test_a_site_that_was_started_again_forgets_the_secrets_of_a_run_that_ended(service):
+    site = service()
+    call(site, "c1")
+    plan = announce(site, 1, "c1")
+    folder = site.config.state / "runs" / folder_name(plan.run)
+    assert (folder / SECRET).exists()
+    site.close()
+    again = service()
+    again._take(Heard("all", "plan", Message("ended", plan.run)))
+    assert {path.name for path in folder.iterdir()} == {PLAN}
 
 
 def test_a_coordinator_that_begins_anew_is_followed(service):

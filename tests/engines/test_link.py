@@ -8,8 +8,8 @@ import pytest
 from broker import Mosquitto
 from deployed import Deployment, pooled
 from flfl.deployment import keys
+from flfl.engines.link import Message
 from flfl.engines.mqtt.link import Broker, Certificates, Link
-from flfl.engines.mqtt.packets import Message
 from flfl.errors import InputError
 from noise import client_of
 from proxy import Proxy

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flfl.engines.mqtt.packets import Inbox, Message, PacketError, packets
+from flfl.engines.link import Message
+from flfl.engines.mqtt.packets import Inbox, PacketError, packets
 from flfl.engines.mqtt.topics import Topics
 from flfl.errors import FLFLError
 

@@ -19,7 +19,7 @@ from flfl.deployment.keys import (
     write_roster,
 )
 from flfl.deployment.keys import revoke as revoke_site
-from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.engines.link import COORDINATOR
 from flfl.report.words import count
 
 _folder = click.option(

@@ -9,9 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from flfl.engines.mqtt.conduct import Patience
-from flfl.engines.mqtt.link import Broker, Certificates
-from flfl.engines.mqtt.packets import SMALLEST_PIECE
+from flfl.engines.conduct import Patience
 from flfl.errors import InputError, explained
 
 T = TypeVar("T")
@@ -108,9 +106,9 @@ class CoordinatorConfig:
     """``flfl coordinator``."""
 
     network: str
-    broker: BrokerSettings
     sites: SiteList
     grid: GridSettings
+    broker: BrokerSettings | None = None
     state: Path = Path("state")
     map: MapSettings | None = None
     run: RunSettings = field(default_factory=RunSettings)
@@ -165,9 +163,9 @@ class SiteConfig:
 
     network: str
     name: str
-    broker: BrokerSettings
     readings: ReadingSettings
     out: OutSettings
+    broker: BrokerSettings | None = None
     identity: Path | None = None
     roster: Path | None = None
     state: Path = Path("state")
@@ -247,49 +245,6 @@ def _value(given: Any, hint: Any, where: str, label: str, folder: Path) -> Any:
         words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
         raise InputError(f"{label} must be {words.get(hint, 'a text')}, not {given!r}", where=where)
     return given
-
-
-def broker_of(settings: BrokerSettings, where: str) -> Broker:
-    """The broker; in the plain only where that was asked for."""
-    files = (settings.authority, settings.certificate, settings.key)
-    certificates = None
-    if not settings.plaintext:
-        if any(path is None for path in files):
-            raise InputError(
-                "TLS needs authority, certificate and key",
-                where=f"{where}: [broker]",
-                remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
-            )
-        certificates = Certificates(*files)  # type: ignore[arg-type]
-    _check_broker(settings, where)
-    return Broker(
-        settings.host,
-        settings.port,
-        certificates,
-        settings.protocol,
-        settings.keepalive,
-        settings.piece,
-        settings.largest,
-        settings.compress,
-    )
-
-
-def _check_broker(settings: BrokerSettings, where: str) -> None:
-    limits = {
-        "port": (1, 65535),
-        "protocol": (0, 5),
-        "keepalive": (1, 65535),
-        "piece": (SMALLEST_PIECE, 2**28),
-        "largest": (SMALLEST_PIECE, 2**30),
-    }
-    for name, (least, most) in limits.items():
-        value = getattr(settings, name)
-        if not least <= value <= most or (name == "protocol" and value not in (0, 3, 5)):
-            raise InputError(
-                f"{name} is {value}",
-                where=f"{where}: [broker]",
-                remedy="Give 0, 3 or 5" if name == "protocol" else f"Give {least} to {most}",
-            )
 
 
 def check_coordinator(config: CoordinatorConfig, n_sites: int, where: str) -> None:

@@ -6,31 +6,25 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from flfl.deployment.agreement import Agreement
-from flfl.deployment.config import (
-    CoordinatorConfig,
-    broker_of,
-    check_coordinator,
-    patience_of,
-    read_config,
-)
+from flfl.deployment.broker import by_broker
+from flfl.deployment.config import CoordinatorConfig, check_coordinator, patience_of, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.hold import hold
-from flfl.deployment.keys import check_certificate, check_private, load_roster
+from flfl.deployment.keys import load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.place import place_of
 from flfl.deployment.sources import folder_name, save_text
-from flfl.engines.mqtt.conduct import Conduct
-from flfl.engines.mqtt.link import Heard, Link
-from flfl.engines.mqtt.packets import Message
-from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.engines.conduct import Conduct
+from flfl.engines.link import COORDINATOR, CoordinatorLink, Heard, Message
 from flfl.errors import FLFLError, InputError
 from flfl.estimators.dynamic import FLFL
 from flfl.estimators.memory import Remembered, save_model
@@ -40,7 +34,7 @@ from flfl.federation.factors import PROTOCOL, coordinate
 from flfl.federation.factors.program import Published
 from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
-from flfl.privacy.secure_sum import SecureSums
+from flfl.privacy.secure_sum import Roster, SecureSums
 
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
@@ -54,20 +48,20 @@ class CoordinatorService:
     Parameters
     ----------
     path : of the settings
+    connect : gives the link to the sites of a network's roster; by default over the broker
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, connect: Callable[[str, Roster], CoordinatorLink] | None = None
+    ) -> None:
         self.config = config = read_config(path, CoordinatorConfig)
-        self.broker = broker_of(config.broker, str(path))
         start_logging(config.report, COORDINATOR)
-        if config.broker.certificate is not None and not config.broker.plaintext:
-            if warning := check_certificate(config.broker.certificate, COORDINATOR):
-                _LOG.warning("%s", warning)
-            if config.broker.key is not None:
-                check_private(config.broker.key)
-        else:
-            _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
         self.roster = load_roster(config.sites.roster)
+        self._connect: Callable[[], CoordinatorLink]
+        if connect is None:
+            self._connect = by_broker(config.broker, config.network, COORDINATOR, str(path))
+        else:
+            self._connect = partial(connect, config.network, self.roster)
         check_coordinator(config, len(self.roster.names), str(path))
         self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
         self.place = place_of(config.map)
@@ -80,7 +74,7 @@ class CoordinatorService:
         self.stopping = False
         self.conduct: Conduct | None = None
         self.agreement: Agreement | None = None
-        self.link: Link | None = None
+        self.link: CoordinatorLink | None = None
         self._durable: DurableCoordinator | None = None
         self._finished: tuple[Agreement, Published] | None = None
         self._joined: set[str] = set()
@@ -93,7 +87,7 @@ class CoordinatorService:
 
     def serve(self) -> int:
         """Run once, or again and again; returns 0 when the last run went well."""
-        self.link = Link(self.broker, self.config.network, COORDINATOR)
+        self.link = self._connect()
         try:
             with threadpool_limits(limits=1):
                 while not self.stopping:
@@ -174,7 +168,7 @@ class CoordinatorService:
         patience = replace(patience, finish_within=patience.answer_within * patience.misses)
         self.conduct = Conduct(inner, self.link, agreement.run, ledger, patience)
         plan = Message("plan", agreement.run, {}, agreement.to_bytes())
-        self.link.send(self.link.topics.to_site(site), plan)
+        self.link.tell(site, plan)
         self.conduct.begin()
         try:
             while not inner.done and not self.stopping:
@@ -194,7 +188,7 @@ class CoordinatorService:
         call = Message("call", "", {"call": self._call}, data)
         self.ready.pop(site, None)
         self.unable.pop(site, None)
-        self.link.send(self.link.topics.to_site(site), call)
+        self.link.tell(site, call)
         until = time.monotonic() + self.config.deadlines.gather_within
         while site not in self.ready and site not in self.unable and not self.stopping:
             self._hear(0.5)
@@ -319,7 +313,7 @@ class CoordinatorService:
 
     def _announce(self, message: Message) -> bool:
         assert self.link is not None
-        return self.link.send(self.link.topics.everyone("plan"), message, retain=True)
+        return self.link.announce(message)
 
     def _agree(self) -> Agreement:
         config, run = self.config, self.config.run

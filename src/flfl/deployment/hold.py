@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import IO
 
@@ -13,8 +14,10 @@ except ImportError:  # pragma: no cover - a system without it
     fcntl = None  # type: ignore[assignment]
 
 
-def hold(folder: Path) -> IO[bytes]:
+def hold(folder: Path, patience: float = 0.0) -> IO[bytes]:
     """Make a private folder and keep other processes out of it until the returned file is closed.
+
+    ``patience`` is how many seconds another process may still have it.
 
     Raises
     ------
@@ -25,10 +28,15 @@ def hold(folder: Path) -> IO[bytes]:
     with explained("the state folder cannot be used", where=str(folder), remedy=remedy):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = (folder / "lock").open("ab")
-    if fcntl is not None:
+    until = time.monotonic() + patience
+    while fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
         except BlockingIOError:
+            if time.monotonic() < until:
+                time.sleep(0.1)
+                continue
             file.close()
             raise InputError(
                 "another process is at work with this state folder",

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from flfl.data.whole import Writer, write_files
-from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.engines.link import COORDINATOR
 from flfl.errors import InputError, explained
 from flfl.privacy.secure_sum import Identity, Roster
 

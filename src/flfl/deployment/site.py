@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -20,16 +20,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from flfl.deployment.agreement import Agreement, AgreementError, check_terms, grid_from
-from flfl.deployment.config import SiteConfig, broker_of, read_config
+from flfl.deployment.broker import by_broker
+from flfl.deployment.config import SiteConfig, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.hold import hold
-from flfl.deployment.keys import check_certificate, check_private, load_identity, load_roster
+from flfl.deployment.keys import load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
-from flfl.engines.mqtt.attend import Attendance
-from flfl.engines.mqtt.link import Heard, Link
-from flfl.engines.mqtt.packets import Message
-from flfl.engines.mqtt.topics import COORDINATOR
+from flfl.engines.attend import Attendance
+from flfl.engines.link import COORDINATOR, Heard, Message, SiteLink
 from flfl.errors import FLFLError, InputError
 from flfl.federation.durable import DurableSite
 from flfl.federation.factors import PROTOCOL, FactorSite
@@ -65,9 +64,17 @@ class SiteService:
     path : of the settings
     tables : reads and writes the owner's tables: given ``read`` or ``write``, the settings, the
         run's folder and the times. By default in a process of its own, which then ends.
+    connect : gives the link to the coordinator; by default over the broker
+    patience : seconds to wait for another process that is at work with the state folder
     """
 
-    def __init__(self, path: Path, tables: Tables | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tables: Tables | None = None,
+        connect: Callable[[], SiteLink] | None = None,
+        patience: float = 0.0,
+    ) -> None:
         self._tables = tables or in_own_process
         self.path, self.config = path, read_config(path, SiteConfig)
         config = self.config
@@ -77,16 +84,10 @@ class SiteService:
             raise InputError(
                 f"again is {config.again:g}", where=str(path), remedy="Give seconds, more than 0"
             )
-        self.broker = broker_of(config.broker, str(path))
         start_logging(config.report, config.name)
-        if config.broker.certificate is not None and not config.broker.plaintext:
-            warning = check_certificate(config.broker.certificate, config.name)
-            if warning:
-                _LOG.warning("%s", warning)
-            if config.broker.key is not None:
-                check_private(config.broker.key)
-        else:
-            _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
+        self._connect: Callable[[], SiteLink] = connect or by_broker(
+            config.broker, config.network, config.name, str(path)
+        )
         self.roster = None if config.roster is None else load_roster(config.roster)
         self.identity = None if config.identity is None else load_identity(config.identity)
         if config.terms.secure and (self.roster is None or self.identity is None):
@@ -97,8 +98,8 @@ class SiteService:
             )
         if self.roster is not None and self.identity is not None:
             self._check_roster(path)
-        self._folder_lock = hold(config.state)
-        self.link: Link | None = None
+        self._folder_lock = hold(config.state, patience)
+        self.link: SiteLink | None = None
         self.attendance: Attendance | None = None
         self.agreement: Agreement | None = None
         self.program: FactorSite | None = None
@@ -109,7 +110,7 @@ class SiteService:
         self._said: dict[str, str] = {}
         self.problem = self._told = ""
         self.stopping = False
-        self.metrics = Metrics(config.report, config.name, self._figures)
+        self.metrics: Metrics | None = None
 
     def _check_roster(self, path: Path) -> None:
         assert self.roster is not None
@@ -125,7 +126,8 @@ class SiteService:
 
     def serve(self, once: bool = False) -> int:
         """Attend runs until stopped; with ``once``, until one is done. Returns how many were."""
-        self.link = Link(self.broker, self.config.network, self.config.name)
+        self.link = self._connect()
+        self.metrics = Metrics(self.config.report, self.config.name, self._figures)
         try:
             with threadpool_limits(limits=1):
                 while not self.stopping and not (once and self._runs):
@@ -142,10 +144,18 @@ class SiteService:
 
     def close(self) -> None:
         """Let go of what this process holds."""
-        self.metrics.close()
+        if self.metrics is not None:
+            self.metrics.close()
         if self._durable is not None:
             self._durable.close()
         self._folder_lock.close()
+
+    def attend(self, come: Iterable[Heard]) -> None:
+        """Take what has come, for a process that lives no longer than that."""
+        self.link = self._connect()
+        with threadpool_limits(limits=1):
+            for heard in come:
+                self._take(heard)
 
     def stop(self, *_: Any) -> None:
         """End soon."""
@@ -202,7 +212,7 @@ class SiteService:
 
     def _report(self, kind: str, run: str = "", **about: str | int) -> None:
         assert self.link is not None
-        self.link.send(self.link.topics.from_site(self.config.name), Message(kind, run, about))
+        self.link.reply(Message(kind, run, about))
 
     # --- before a run ------------------------------------------------------------------------
 
@@ -363,6 +373,8 @@ class SiteService:
 
     def _ended(self, message: Message) -> None:
         if self.agreement is None or message.run != self.agreement.run:
+            # Of a run that an earlier process of this site was in: its secrets are still here.
+            self._forget(message.run)
             return
         why = str(message.about.get("why", ""))
         if why:
@@ -376,17 +388,20 @@ class SiteService:
             self._leave(f"the run goes on without this site: {why}")
 
     def _leave(self, why: str) -> None:
-        """Forget a run's secrets: what is not kept cannot be taken."""
+        """Take no more part in the run that this site is in."""
         if self.agreement is None:
             return
         if why:
             self._trouble(why)
-        folder = self.config.state / "runs" / folder_name(self.agreement.run)
         if self._durable is not None:
             self._durable.close()
-        for name in (SECRET, JOURNAL, READINGS, RESULT):
-            (folder / name).unlink(missing_ok=True)
+        self._forget(self.agreement.run)
         self.attendance = self.agreement = self.program = self._durable = None
+
+    def _forget(self, run: str) -> None:
+        """Remove a run's secrets: what is not kept cannot be taken."""
+        for name in (SECRET, JOURNAL, READINGS, RESULT):
+            (self.config.state / "runs" / folder_name(run) / name).unlink(missing_ok=True)
 
     def _figures(self) -> dict[str, float]:
         dropped = 0 if self.link is None else sum(self.link.dropped.values())

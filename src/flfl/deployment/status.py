@@ -7,9 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from flfl.deployment.config import CoordinatorConfig, SiteConfig, broker_of, read_config
+from flfl.deployment.broker import broker_of
+from flfl.deployment.config import CoordinatorConfig, SiteConfig, read_config
+from flfl.engines.link import COORDINATOR
 from flfl.engines.mqtt.link import Link
-from flfl.engines.mqtt.topics import COORDINATOR
 from flfl.errors import FLFLError
 
 

@@ -78,8 +78,10 @@ class Journal:
         self.records = []
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+        """Close the file. Once: by a second time its number may be another file's."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def _cut(self, end: int) -> None:
         try:

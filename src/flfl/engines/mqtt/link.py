@@ -15,13 +15,13 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flfl.engines.mqtt.packets import LARGEST_MESSAGE, PIECE, Inbox, Message, packets
-from flfl.engines.mqtt.topics import COORDINATOR, Topics
+from flfl.engines.link import COORDINATOR, LARGEST_MESSAGE, Heard, Message
+from flfl.engines.mqtt.packets import PIECE, Inbox, packets
+from flfl.engines.mqtt.topics import Topics
 from flfl.errors import FLFLError, InputError
 
 try:
@@ -74,19 +74,6 @@ class Broker:
     compress: bool = False
 
 
-@dataclass(frozen=True)
-class Heard:
-    """Something that came: a message on a branch of the tree, from or about whom; or, with no
-    message, that this party is connected anew (``branch`` is then ``"link"``). ``size`` is what
-    it takes while it waits to be read."""
-
-    branch: str
-    name: str
-    message: Message | None = None
-    status: Mapping[str, Any] = field(default_factory=dict)
-    size: int = 0
-
-
 class Link:
     """A party's connection, kept up by itself.
 
@@ -113,6 +100,7 @@ class Link:
         self._lock = threading.Lock()
         self._up = threading.Event()
         self._piece = broker.piece
+        self._shared_pieces = 0
         self._protocol = broker.protocol or 5
         self._client = self._connect()
 
@@ -139,6 +127,30 @@ class Link:
                 return False
         return True
 
+    def tell(self, site: str, message: Message) -> bool:
+        """To one site."""
+        return self.send(self.topics.to_site(site), message)
+
+    def reply(self, message: Message) -> bool:
+        """A site's word to the coordinator."""
+        return self.send(self.topics.from_site(self.name), message)
+
+    def announce(self, message: Message) -> bool:
+        """To everyone; the broker keeps it for those who come later."""
+        return self.send(self.topics.everyone("plan"), message, retain=True)
+
+    def share(self, message: Message) -> bool:
+        """What questions have in common is published once, for all, and kept by the broker."""
+        count = len(packets(message, self._piece, self.broker.compress))
+        self._shared_pieces = max(self._shared_pieces, count)
+        return self.send(self.topics.everyone("shared"), message, retain=True)
+
+    def unshare(self) -> None:
+        """Take it back, with the pieces of longer ones that came before."""
+        for number in range(self._shared_pieces):
+            self._publish(f"{self.topics.everyone('shared')}/{number}", b"", True)
+        self._shared_pieces = 0
+
     def say(self, **status: Any) -> None:
         """Change this party's status."""
         self._status.update(status)
@@ -149,15 +161,6 @@ class Link:
         """Repeat this party's status: somebody has written over it."""
         if self.connected:
             self._publish_status()
-
-    def forget(self, topic: str, pieces: int) -> None:
-        """Take a retained message back."""
-        for number in range(pieces):
-            self._publish(f"{topic}/{number}", b"", True)
-
-    def pieces(self, message: Message) -> int:
-        """How many packets a message takes."""
-        return len(packets(message, self._piece, self.broker.compress))
 
     def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
         while len(self._pending) >= _WINDOW:

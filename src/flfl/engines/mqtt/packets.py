@@ -10,7 +10,6 @@ sent twice it is the same message, and one that was damaged on the way is none.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import zlib
@@ -19,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flfl.engines.link import LARGEST_MESSAGE, Message
 from flfl.engines.mqtt.compression import compress, expand
 from flfl.errors import FLFLError
 
@@ -26,8 +26,6 @@ MAGIC = b"FLM1"
 _PREFIX = struct.Struct("<4sIH")
 _LARGEST_HEADER = 8192
 _OVERHEAD = _PREFIX.size + _LARGEST_HEADER
-LARGEST_MESSAGE = 2**26
-"""Bytes of a message, unless told otherwise: a question of 8,760 slots and rank 20 is 1.4 MB."""
 PIECE = 2**18
 SMALLEST_PIECE = 2**10
 _MOST_PIECES = 2**16
@@ -36,30 +34,6 @@ _MOST_PIECES = 2**16
 
 class PacketError(FLFLError):
     """A packet that is dropped, with the reason."""
-
-
-@dataclass(frozen=True)
-class Message:
-    """What one party says to another.
-
-    Attributes
-    ----------
-    kind : ``question``, ``shared``, ``answer``, ``plan``, ...
-    run : the run it belongs to; empty outside of runs
-    about : small facts (texts and whole numbers)
-    data : the bytes that it carries
-    """
-
-    kind: str
-    run: str = ""
-    about: Mapping[str, str | int] = field(default_factory=dict)
-    data: bytes = field(default=b"", repr=False)
-
-    @property
-    def id(self) -> str:
-        """The same for the same message, and for no other."""
-        head = json.dumps([self.kind, self.run, dict(self.about)], sort_keys=True)
-        return hashlib.sha256(head.encode() + b"\0" + self.data).hexdigest()[:32]
 
 
 def packets(message: Message, piece: int = PIECE, packed: bool = False) -> list[bytes]:

@@ -6,10 +6,10 @@ import threading
 import uuid
 from collections.abc import Sequence
 
-from flfl.engines.mqtt.attend import Attendance
-from flfl.engines.mqtt.conduct import Conduct, Patience, RefusedBySiteError, Tap
+from flfl.engines.attend import Attendance
+from flfl.engines.conduct import Conduct, Patience, RefusedBySiteError, Tap
+from flfl.engines.link import COORDINATOR
 from flfl.engines.mqtt.link import Broker, Link
-from flfl.engines.mqtt.topics import COORDINATOR
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.ledger import Ledger

@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-COORDINATOR = "coordinator"
-"""The name under which the coordinator connects; no site may have it."""
-
 
 class Topics:
     """Topics of one network.

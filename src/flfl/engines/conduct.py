@@ -1,4 +1,4 @@
-"""The coordinator's part of a run over a broker: who was asked what, who answers, who is late."""
+"""The coordinator's part of a run between machines: who was asked what, who is late."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol as Interface
 
-from flfl.engines.mqtt.link import Heard, Link
-from flfl.engines.mqtt.packets import Message
+from flfl.engines.link import CoordinatorLink, Heard, Message
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Envelope
 from flfl.federation.journal import JournalError
@@ -97,7 +96,7 @@ class Conduct:
     def __init__(
         self,
         coordinator: Coordinating,
-        link: Link,
+        link: CoordinatorLink,
         run: str,
         ledger: Ledger,
         patience: Patience | None = None,
@@ -112,7 +111,6 @@ class Conduct:
         self._tap, self._again = tap or _nobody, again
         self._asked: dict[str, _Asked] = {}
         self._shared: Message | None = None
-        self._most_pieces = 0
         self._began = time.monotonic()
 
     @property
@@ -139,7 +137,7 @@ class Conduct:
         if heard.branch == "link":
             # Perhaps it is the broker that has forgotten everything.
             if self._shared is not None:
-                self.link.send(self.link.topics.everyone("shared"), self._shared, retain=True)
+                self.link.share(self._shared)
             self._post_again(list(self._asked))
         if heard.branch != "from" or message is None:
             return
@@ -175,9 +173,8 @@ class Conduct:
         return max(0.0, min([left, *deadlines]))
 
     def end(self) -> None:
-        """Take the retained question back."""
-        if self._most_pieces:
-            self.link.forget(self.link.topics.everyone("shared"), self._most_pieces)
+        """Take the shared question back."""
+        self.link.unshare()
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -212,16 +209,13 @@ class Conduct:
 
     def _is_here(self, site: str, lacks: str | int | None) -> None:
         if site in self.aside:
-            self.link.send(
-                self.link.topics.to_site(site),
-                Message("aside", self.run, {"why": self.aside[site]}),
-            )
+            self.link.tell(site, Message("aside", self.run, {"why": self.aside[site]}))
         asked, shared = self._asked.get(site), self._shared
         if asked is None or time.monotonic() - asked.sent < self._again:
             return
         if shared is not None and lacks == shared.id:
-            # The broker should have kept it for whoever comes; it goes to this site alone.
-            self.link.send(self.link.topics.to_site(site), shared)
+            # It should have been kept for whoever comes; now it goes to this site alone.
+            self.link.tell(site, shared)
         self._post_again([site])
 
     # --- lateness ----------------------------------------------------------------------------
@@ -267,15 +261,14 @@ class Conduct:
             self._tap("down", site, data)
             message = self._addressed(data)
             self._asked[site] = _Asked(message, now, now)
-            self.link.send(self.link.topics.to_site(site), message)
+            self.link.tell(site, message)
 
     def _share(self, envelopes: Sequence[Envelope]) -> None:
-        """What the questions have in common is published once, for all, and kept by the broker."""
+        """What the questions have in common is said once, to all."""
         parts = {_common(data) for _, data in envelopes}
         if len(parts) == 1 and len(envelopes) > 1 and (common := parts.pop()):
             self._shared = Message("shared", self.run, {}, common)
-            self._most_pieces = max(self._most_pieces, self.link.pieces(self._shared))
-            self.link.send(self.link.topics.everyone("shared"), self._shared, retain=True)
+            self.link.share(self._shared)
 
     def _addressed(self, data: bytes) -> Message:
         shared = self._shared
@@ -290,7 +283,7 @@ class Conduct:
         for site in sites:
             asked = self._asked[site]
             asked.sent = time.monotonic()
-            self.link.send(self.link.topics.to_site(site), asked.message)
+            self.link.tell(site, asked.message)
 
     def _drop(self, why: str, site: str, level: int = logging.WARNING) -> None:
         self.dropped[site] += 1

@@ -1,4 +1,4 @@
-"""A site's part of a run over a broker: questions in, answers out."""
+"""A site's part of a run between machines: questions in, answers out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol as Interface
 
-from flfl.engines.mqtt.link import Link
-from flfl.engines.mqtt.packets import Message
+from flfl.engines.link import Message, SiteLink
 from flfl.errors import FLFLError
 from flfl.federation.journal import JournalError
 
@@ -34,7 +33,7 @@ class Attendance:
     def __init__(
         self,
         site: Answering,
-        link: Link,
+        link: SiteLink,
         run: str,
         again: float = 5.0,
         refused: Callable[[FLFLError], None] | None = None,
@@ -110,7 +109,7 @@ class Attendance:
         return question.data[:cut] + common + question.data[cut:]
 
     def _send(self, answer: Message) -> None:
-        self._link.send(self._link.topics.from_site(self._link.name), answer)
+        self._link.reply(answer)
 
 
 def _ignore(error: FLFLError) -> None:

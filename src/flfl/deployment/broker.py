@@ -1,0 +1,84 @@
+"""A party's link over the broker that its settings name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from flfl.deployment.config import BrokerSettings
+from flfl.deployment.keys import check_certificate, check_private
+from flfl.engines.mqtt.link import Broker, Certificates, Link
+from flfl.engines.mqtt.packets import SMALLEST_PIECE
+from flfl.errors import InputError
+
+_LOG = logging.getLogger("flfl.broker")
+
+
+def by_broker(
+    settings: BrokerSettings | None, network: str, name: str, where: str
+) -> Callable[[], Link]:
+    """What connects a party; all that can be checked before is checked now.
+
+    Raises
+    ------
+    InputError
+        For settings or files with which no connection can be made.
+    """
+    broker = broker_of(settings, where)
+    if broker.certificates is None:
+        _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
+    else:
+        if warning := check_certificate(broker.certificates.certificate, name):
+            _LOG.warning("%s", warning)
+        check_private(broker.certificates.key)
+    return partial(Link, broker, network, name)
+
+
+def broker_of(settings: BrokerSettings | None, where: str) -> Broker:
+    """The broker; in the plain only where that was asked for."""
+    if settings is None:
+        raise InputError(
+            "'broker' is missing",
+            where=where,
+            remedy="Add [broker] with host; only a party under Flower needs none",
+        )
+    files = (settings.authority, settings.certificate, settings.key)
+    certificates = None
+    if not settings.plaintext:
+        if any(path is None for path in files):
+            raise InputError(
+                "TLS needs authority, certificate and key",
+                where=f"{where}: [broker]",
+                remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
+            )
+        certificates = Certificates(*files)  # type: ignore[arg-type]
+    _check_broker(settings, where)
+    return Broker(
+        settings.host,
+        settings.port,
+        certificates,
+        settings.protocol,
+        settings.keepalive,
+        settings.piece,
+        settings.largest,
+        settings.compress,
+    )
+
+
+def _check_broker(settings: BrokerSettings, where: str) -> None:
+    limits = {
+        "port": (1, 65535),
+        "protocol": (0, 5),
+        "keepalive": (1, 65535),
+        "piece": (SMALLEST_PIECE, 2**28),
+        "largest": (SMALLEST_PIECE, 2**30),
+    }
+    for name, (least, most) in limits.items():
+        value = getattr(settings, name)
+        if not least <= value <= most or (name == "protocol" and value not in (0, 3, 5)):
+            raise InputError(
+                f"{name} is {value}",
+                where=f"{where}: [broker]",
+                remedy="Give 0, 3 or 5" if name == "protocol" else f"Give {least} to {most}",
+            )
