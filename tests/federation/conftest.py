@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+import grid
 from broker import Mosquitto
 from flfl.engines import inprocess
 from flfl.engines.mqtt import together
@@ -18,9 +19,12 @@ def mosquitto(tmp_path_factory):
     broker.stop()
 
 
-@pytest.fixture(params=["inprocess", pytest.param("mqtt", marks=pytest.mark.slow)])
+@pytest.fixture(params=["inprocess", "flower", pytest.param("mqtt", marks=pytest.mark.slow)])
 def every_engine(request, monkeypatch):
-    """Who carries the messages."""
+    """Who carries the messages. Flower's grid is one of this process here; real SuperNodes are in
+    tests/deployment."""
+    if request.param == "flower":
+        monkeypatch.setattr(inprocess, "run", grid.run)
     if request.param == "mqtt":
         broker = request.getfixturevalue("mosquitto")
         carried = functools.partial(together.run, broker=broker)

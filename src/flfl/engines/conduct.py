@@ -209,7 +209,7 @@ class Conduct:
 
     def _is_here(self, site: str, lacks: str | int | None) -> None:
         if site in self.aside:
-            self.link.tell(site, Message("aside", self.run, {"why": self.aside[site]}))
+            self._tell_aside(site)
         asked, shared = self._asked.get(site), self._shared
         if asked is None or time.monotonic() - asked.sent < self._again:
             return
@@ -246,7 +246,11 @@ class Conduct:
         self.aside[site] = why
         _LOG.warning("going on without %s: %s", site, why)
         self._asked.pop(site, None)
+        self._tell_aside(site)
         self._post(self.coordinator.absent(site))
+
+    def _tell_aside(self, site: str) -> None:
+        self.link.tell(site, Message("aside", self.run, {"why": self.aside[site]}))
 
     # --- questions ---------------------------------------------------------------------------
 

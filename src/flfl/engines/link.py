@@ -107,7 +107,5 @@ class CoordinatorLink(Link, Interface):
 class SiteLink(Link, Interface):
     """A site's link."""
 
-    name: str
-
     def reply(self, message: Message) -> bool:
         """Say something to the coordinator."""

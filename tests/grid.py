@@ -1,0 +1,155 @@
+"""Flower's grid within one process: real apps and real letters in their byte form, no servers."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from flfl.engines.attend import Attendance
+from flfl.engines.conduct import Conduct, Patience, RefusedBySiteError
+from flfl.engines.flower import client_app, server_app
+from flfl.privacy.secure_sum import Identity, Roster
+
+NETWORK, RUN = "test", "run"
+# What Flower sets when it starts an app's process.
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+
+@dataclass
+class Node:
+    """What a SuperNode is to a grid: an app, its settings, and when it came."""
+
+    app: object
+    settings: dict
+    came: str = ""
+
+
+class FakeGrid(Grid):
+    """Nodes of one process.
+
+    ``faults`` is asked for every letter that arrives, and says what becomes of it: None (all is
+    well), ``"lost"`` (the node has it and is never heard of again), ``"unanswered"`` (worked on,
+    but the reply is lost) or ``"error"`` (Flower says that the app crashed).
+    """
+
+    def __init__(self, nodes=(), run_config=None, faults=None):
+        self.nodes = dict(nodes)
+        self.run_config = run_config or {}
+        self.faults = faults or (lambda number, letter: None)
+        self.replies, self.letters = {}, []
+
+    run = property(lambda self: None)
+
+    def set_run(self, run):
+        pass
+
+    def create_message(self, *arguments, **named):
+        raise AssertionError("deprecated")
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise AssertionError("it waits without end")
+
+    def get_node_ids(self):
+        return list(self.nodes)
+
+    def get_nodes(self):
+        return [NodeInfo(node_id=n, last_activated_at=node.came) for n, node in self.nodes.items()]
+
+    def push_messages(self, messages):
+        return [self._push(message) for message in messages]
+
+    def pull_messages(self, message_ids):
+        return [self.replies.pop(key) for key in message_ids if key in self.replies]
+
+    def _push(self, letter):
+        carried = _carried(letter)
+        number, key = letter.metadata.dst_node_id, f"{len(self.letters)}"
+        carried.metadata.__dict__["_message_id"] = key
+        self.letters.append(carried)
+        fault = self.faults(number, carried)
+        if fault == "lost" or number not in self.nodes:
+            return key
+        if fault == "error":
+            self.replies[key] = Message(Error(3, "ClientApp stopped responding."), reply_to=carried)
+            return key
+        node = self.nodes[number]
+        context = Context(1, number, node.settings, RecordDict(), self.run_config)
+        reply = _carried(node.app(carried, context))
+        reply.metadata.__dict__["_reply_to_message_id"] = key
+        if fault != "unanswered":
+            self.replies[key] = reply
+        return key
+
+
+def _carried(letter):
+    """A letter as it comes out of its bytes."""
+    return message_from_proto(ProtoMessage.FromString(message_to_proto(letter).SerializeToString()))
+
+
+class Seat:
+    """A site's state machine as letters find it."""
+
+    def __init__(self, site, identity, errors=None):
+        self.name, self.network, self.identity = site.name, NETWORK, identity
+        self.site, self.errors = site, [] if errors is None else errors
+
+    def attend(self, come, link):
+        attendance = Attendance(self.site, link, RUN, refused=self.errors.append)
+        try:
+            for heard in come:
+                attendance.take(heard.branch, heard.message)
+        except Exception as error:
+            self.errors.append(error)
+            raise
+
+    @contextmanager
+    def open(self, node_config, run_config, run_id):
+        yield self
+
+
+def seats(sites, errors=None):
+    """A roster and a node for each site."""
+    identities = {site.name: Identity.generate() for site in sites}
+    names = [*identities, "nobody", "no-one"]
+    keys = {name: identities.get(name, Identity.generate()).public for name in names}
+    nodes = {
+        number: Node(client_app(Seat(site, identities[site.name], errors).open), {})
+        for number, site in enumerate(sites, 101)
+    }
+    return Roster(keys), nodes
+
+
+def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
+    """As :func:`flfl.engines.inprocess.run`, with the messages carried by Flower's apps."""
+    errors = []
+    roster, nodes = seats(sites, errors)
+    refusal = None
+
+    def serve(connect, settings, number):
+        nonlocal refusal
+        link = connect(NETWORK, roster, poll=0.001, look=0.0)
+        conduct = Conduct(coordinator, link, RUN, ledger, patience or Patience(30, 3, 120), tap)
+        conduct.begin()
+        try:
+            while not coordinator.done and not errors:
+                heard = link.next(min(conduct.check(), 0.1))
+                if heard is not None:
+                    conduct.take(heard)
+        except RefusedBySiteError as error:
+            refusal = error
+        conduct.end()
+        link.close()
+
+    grid = grid or FakeGrid()
+    grid.nodes.update(nodes)
+    server_app(serve)(grid, Context(1, 1, {}, RecordDict(), {}))
+    if errors:
+        raise errors[0]
+    if refusal is not None:
+        raise refusal
+
