@@ -131,7 +131,7 @@ def memory(slots: int, effort: str) -> None:
         deployment.write_site(name, terms="max_exposure = 1.0")
     deployment.start("coordinator", "site1", "site2", "site3")
     site = subprocess.Popen(
-        [sys.executable, "-m", "flfl.deployment.site", str(folder / "site0.toml"), "--once"]
+        [sys.executable, "-m", "flfl.deployment.run_site", str(folder / "site0.toml"), "--once"]
     )
     most = 0.0
     try:

@@ -17,7 +17,6 @@ from flfl import FLFL
 from flfl.data.synth import synthesize
 from flfl.data.write import write_result
 from flfl.deployment import keys, tables
-from flfl.deployment.config import SiteConfig, read_config
 from flfl.deployment.coordinator import CoordinatorService
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.site import SiteService
@@ -69,21 +68,14 @@ def run_party(path, name, fault):
         except (FLFLError, OSError) as error:
             sys.stderr.write(f"flfl: {error}\n")
             sys.exit(1)
-    service = SiteService(Path(path), tables=_tables)
+    # Tables in this process, too: it is one of a test, and has everything loaded.
+    service = SiteService(Path(path), tables=tables.in_this_process)
     signal.signal(signal.SIGTERM, service.stop)
     try:
         service.serve(once=True)
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         sys.exit(1)
-
-
-def _tables(verb, path, folder, grid):
-    """In this process: it is one of a test, and has everything loaded."""
-    if verb == "read":
-        tables.snapshot(read_config(path, SiteConfig).readings, grid).save(folder / tables.READINGS)
-    else:
-        tables.write(read_config(path, SiteConfig), folder, grid)
 
 
 def arm(point, count):

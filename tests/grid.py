@@ -1,6 +1,5 @@
 """Flower's grid within one process: real apps and real letters in their byte form, no servers."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -13,6 +12,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flfl.engines.attend import Attendance
 from flfl.engines.conduct import Conduct, Patience, RefusedBySiteError
 from flfl.engines.flower import client_app, server_app
+from flfl.engines.letters import answer
 from flfl.privacy.secure_sum import Identity, Roster
 
 NETWORK, RUN = "test", "run"
@@ -107,9 +107,8 @@ class Seat:
             self.errors.append(error)
             raise
 
-    @contextmanager
-    def open(self, node_config, run_config, run_id):
-        yield self
+    def reply(self, where, letter):
+        return answer(self, letter)
 
 
 def seats(sites, errors=None):
@@ -118,7 +117,7 @@ def seats(sites, errors=None):
     names = [*identities, "nobody", "no-one"]
     keys = {name: identities.get(name, Identity.generate()).public for name in names}
     nodes = {
-        number: Node(client_app(Seat(site, identities[site.name], errors).open), {})
+        number: Node(client_app(Seat(site, identities[site.name], errors).reply), {})
         for number, site in enumerate(sites, 101)
     }
     return Roster(keys), nodes
@@ -130,9 +129,9 @@ def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
     roster, nodes = seats(sites, errors)
     refusal = None
 
-    def serve(connect, settings, number):
+    def serve(start):
         nonlocal refusal
-        link = connect(NETWORK, roster, poll=0.001, look=0.0)
+        link = start.connect(NETWORK, roster, poll=0.001, look=0.0)
         conduct = Conduct(coordinator, link, RUN, ledger, patience or Patience(30, 3, 120), tap)
         conduct.begin()
         try:
@@ -152,4 +151,3 @@ def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
         raise errors[0]
     if refusal is not None:
         raise refusal
-

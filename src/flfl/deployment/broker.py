@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
 
 from flfl.deployment.config import BrokerSettings
 from flfl.deployment.keys import check_certificate, check_private
@@ -15,10 +13,8 @@ from flfl.errors import InputError
 _LOG = logging.getLogger("flfl.broker")
 
 
-def by_broker(
-    settings: BrokerSettings | None, network: str, name: str, where: str
-) -> Callable[[], Link]:
-    """What connects a party; all that can be checked before is checked now.
+def by_broker(settings: BrokerSettings | None, network: str, name: str, where: str) -> Link:
+    """Connect a party to its broker; all that can be checked before is checked.
 
     Raises
     ------
@@ -32,7 +28,7 @@ def by_broker(
         if warning := check_certificate(broker.certificates.certificate, name):
             _LOG.warning("%s", warning)
         check_private(broker.certificates.key)
-    return partial(Link, broker, network, name)
+    return Link(broker, network, name)
 
 
 def broker_of(settings: BrokerSettings | None, where: str) -> Broker:
@@ -41,7 +37,7 @@ def broker_of(settings: BrokerSettings | None, where: str) -> Broker:
         raise InputError(
             "'broker' is missing",
             where=where,
-            remedy="Add [broker] with host; only a party under Flower needs none",
+            remedy="Add [broker] with host, or for a site under Flower [flower] with socket",
         )
     files = (settings.authority, settings.certificate, settings.key)
     certificates = None

@@ -158,6 +158,13 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class FlowerSettings:
+    """Instead of a broker: the door to which a SuperNode of this machine brings letters."""
+
+    socket: Path
+
+
+@dataclass(frozen=True)
 class SiteConfig:
     """``flfl site``."""
 
@@ -166,6 +173,7 @@ class SiteConfig:
     readings: ReadingSettings
     out: OutSettings
     broker: BrokerSettings | None = None
+    flower: FlowerSettings | None = None
     identity: Path | None = None
     roster: Path | None = None
     state: Path = Path("state")

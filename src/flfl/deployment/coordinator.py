@@ -6,9 +6,8 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from flfl.federation.factors import PROTOCOL, coordinate
 from flfl.federation.factors.program import Published
 from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
-from flfl.privacy.secure_sum import Roster, SecureSums
+from flfl.privacy.secure_sum import SecureSums
 
 _LOG = logging.getLogger("flfl.coordinator")
 AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
@@ -48,20 +47,13 @@ class CoordinatorService:
     Parameters
     ----------
     path : of the settings
-    connect : gives the link to the sites of a network's roster; by default over the broker
     """
 
-    def __init__(
-        self, path: Path, connect: Callable[[str, Roster], CoordinatorLink] | None = None
-    ) -> None:
-        self.config = config = read_config(path, CoordinatorConfig)
+    def __init__(self, path: Path) -> None:
+        self.path, self.config = path, read_config(path, CoordinatorConfig)
+        config = self.config
         start_logging(config.report, COORDINATOR)
         self.roster = load_roster(config.sites.roster)
-        self._connect: Callable[[], CoordinatorLink]
-        if connect is None:
-            self._connect = by_broker(config.broker, config.network, COORDINATOR, str(path))
-        else:
-            self._connect = partial(connect, config.network, self.roster)
         check_coordinator(config, len(self.roster.names), str(path))
         self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
         self.place = place_of(config.map)
@@ -85,10 +77,15 @@ class CoordinatorService:
 
     # --- the service -------------------------------------------------------------------------
 
-    def serve(self) -> int:
-        """Run once, or again and again; returns 0 when the last run went well."""
-        self.link = self._connect()
+    def serve(self, link: CoordinatorLink | None = None) -> int:
+        """Run once, or again and again; returns 0 when the last run went well.
+
+        ``link`` goes to the sites; without it the settings' broker does.
+        """
         try:
+            self.link = link or by_broker(
+                self.config.broker, self.config.network, COORDINATOR, str(self.path)
+            )
             with threadpool_limits(limits=1):
                 while not self.stopping:
                     well = self._one_run()
@@ -96,8 +93,9 @@ class CoordinatorService:
                         return 0 if well else 1
                     self._rest(self.config.run.every)
         finally:
-            self._tell(force=True)
-            self.link.close()
+            if self.link is not None:
+                self._tell(force=True)
+                self.link.close()
             self.close()
         return 0
 

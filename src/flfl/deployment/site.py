@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -43,8 +40,6 @@ _LOG = logging.getLogger("flfl.site")
 READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
 SECRET, WRITTEN, MODEL = "secret", "written", "model.npz"
 _READING_SECONDS = 3600.0
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-"""Numbers of glibc's ``mallopt``."""
 Tables = Callable[[str, Path, Path, TimeGrid], None]
 
 
@@ -64,7 +59,6 @@ class SiteService:
     path : of the settings
     tables : reads and writes the owner's tables: given ``read`` or ``write``, the settings, the
         run's folder and the times. By default in a process of its own, which then ends.
-    connect : gives the link to the coordinator; by default over the broker
     patience : seconds to wait for another process that is at work with the state folder
     """
 
@@ -72,7 +66,6 @@ class SiteService:
         self,
         path: Path,
         tables: Tables | None = None,
-        connect: Callable[[], SiteLink] | None = None,
         patience: float = 0.0,
     ) -> None:
         self._tables = tables or in_own_process
@@ -85,9 +78,6 @@ class SiteService:
                 f"again is {config.again:g}", where=str(path), remedy="Give seconds, more than 0"
             )
         start_logging(config.report, config.name)
-        self._connect: Callable[[], SiteLink] = connect or by_broker(
-            config.broker, config.network, config.name, str(path)
-        )
         self.roster = None if config.roster is None else load_roster(config.roster)
         self.identity = None if config.identity is None else load_identity(config.identity)
         if config.terms.secure and (self.roster is None or self.identity is None):
@@ -106,7 +96,7 @@ class SiteService:
         self._durable: DurableSite | None = None
         self._coordinator = ""
         self._done: set[str] = set()
-        self._runs = 0
+        self.runs = 0
         self._said: dict[str, str] = {}
         self.problem = self._told = ""
         self.stopping = False
@@ -126,21 +116,23 @@ class SiteService:
 
     def serve(self, once: bool = False) -> int:
         """Attend runs until stopped; with ``once``, until one is done. Returns how many were."""
-        self.link = self._connect()
-        self.metrics = Metrics(self.config.report, self.config.name, self._figures)
+        config = self.config
         try:
+            self.link = by_broker(config.broker, config.network, config.name, str(self.path))
+            self.open_metrics()
             with threadpool_limits(limits=1):
-                while not self.stopping and not (once and self._runs):
+                while not self.stopping and not (once and self.runs):
                     heard = self.link.next(0.5)
                     if heard is not None:
                         self._take(heard)
                     if self.attendance is not None:
                         self.attendance.tick()
-                    self.metrics.write()
+                    self.write_metrics()
         finally:
-            self.link.close()
+            if self.link is not None:
+                self.link.close()
             self.close()
-        return self._runs
+        return self.runs
 
     def close(self) -> None:
         """Let go of what this process holds."""
@@ -150,12 +142,24 @@ class SiteService:
             self._durable.close()
         self._folder_lock.close()
 
-    def attend(self, come: Iterable[Heard]) -> None:
-        """Take what has come, for a process that lives no longer than that."""
-        self.link = self._connect()
+    def attend(self, come: Iterable[Heard], link: SiteLink) -> None:
+        """Take what has come together, and answer on a link that is for this time only."""
+        self.link, self._said = link, {}
+        if self.attendance is not None:
+            self.attendance.link = link
         with threadpool_limits(limits=1):
             for heard in come:
                 self._take(heard)
+        self._say()
+
+    def open_metrics(self) -> None:
+        """Tell figures from now on, where the settings say."""
+        self.metrics = Metrics(self.config.report, self.config.name, self._figures)
+
+    def write_metrics(self) -> None:
+        """Bring them up to date."""
+        if self.metrics is not None:
+            self.metrics.write()
 
     def stop(self, *_: Any) -> None:
         """End soon."""
@@ -264,7 +268,7 @@ class SiteService:
         folder = self.config.state / "runs" / folder_name(agreement.run)
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
-            self._runs += 1
+            self.runs += 1
             self._report("done", agreement.run)
             return
         source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
@@ -360,7 +364,7 @@ class SiteService:
             self._tables("write", self.path, folder, self.agreement.grid)
             save_text(folder / WRITTEN, b"")
             self._done.add(self.agreement.run)
-            self._runs += 1
+            self.runs += 1
             _LOG.info("run %s is done: %s", self.agreement.run, self.config.out.file)
         self._report("done", self.agreement.run)
 
@@ -409,7 +413,7 @@ class SiteService:
             "flfl_connected": float(self.link is not None and self.link.connected),
             "flfl_in_run": float(self.agreement is not None),
             "flfl_answers_total": 0 if self.attendance is None else self.attendance.answers,
-            "flfl_runs_total": self._runs,
+            "flfl_runs_total": self.runs,
             "flfl_dropped_total": dropped,
         }
 
@@ -429,32 +433,3 @@ def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["it ended without a word"]
         raise TableError(lines[-1])
-
-
-def _give_back() -> None:
-    """Let large arrays go back to the system when they are freed, not stay for the next ones."""
-    with suppress(OSError, AttributeError, ValueError):
-        tune = ctypes.CDLL(None).mallopt
-        tune(_MMAP_THRESHOLD, 2**17)
-        tune(_ARENA_MAX, 1)
-
-
-def main(arguments: list[str]) -> int:
-    """``CONFIG [--once]``."""
-    _give_back()
-    try:
-        service = SiteService(Path(arguments[0]))
-        signal.signal(signal.SIGTERM, service.stop)
-        signal.signal(signal.SIGINT, service.stop)
-        service.serve(once="--once" in arguments)
-    except InputError as error:
-        sys.stderr.write(f"flfl: {error}\n")
-        return 2
-    except (FLFLError, OSError) as error:
-        sys.stderr.write(f"flfl: {error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

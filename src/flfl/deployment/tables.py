@@ -196,15 +196,20 @@ def write(config: SiteConfig, folder: Path, grid: TimeGrid) -> None:
     write_result(config.out.file, config.out.flags, table, values, None, lower, upper)
 
 
+def in_this_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
+    """Read or write the tables of the site that the settings at ``path`` describe."""
+    config = read_config(path, SiteConfig)
+    if verb == "read":
+        snapshot(config.readings, grid).save(folder / READINGS)
+    else:
+        write(config, folder, grid)
+
+
 def main(arguments: list[str]) -> int:
     """``read CONFIG FOLDER GRID`` or ``write CONFIG FOLDER GRID``."""
     try:
         verb, path, folder, grid = arguments
-        config, times = read_config(Path(path), SiteConfig), TimeGrid(**json.loads(grid))
-        if verb == "read":
-            snapshot(config.readings, times).save(Path(folder) / READINGS)
-        else:
-            write(config, Path(folder), times)
+        in_this_process(verb, Path(path), Path(folder), TimeGrid(**json.loads(grid)))
     except FLFLError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -38,7 +38,8 @@ class Attendance:
         again: float = 5.0,
         refused: Callable[[FLFLError], None] | None = None,
     ) -> None:
-        self._site, self._link, self._run, self._again = site, link, run, again
+        self.link = link
+        self._site, self._run, self._again = site, run, again
         self._refused = refused or _ignore
         self._shared: dict[str, bytes] = {}
         self._question: Message | None = None
@@ -63,7 +64,7 @@ class Attendance:
     def take(self, branch: str, message: Message) -> None:
         """A message of this run that came to this site, or to all."""
         if message.run != self._run:
-            self._link.dropped["another run"] += 1
+            self.link.dropped["another run"] += 1
             return
         self._heard_at = time.monotonic()
         if message.kind == "shared":
@@ -109,7 +110,7 @@ class Attendance:
         return question.data[:cut] + common + question.data[cut:]
 
     def _send(self, answer: Message) -> None:
-        self._link.reply(answer)
+        self.link.reply(answer)
 
 
 def _ignore(error: FLFLError) -> None:

@@ -1,0 +1,141 @@
+"""FLFL as a Flower app: the services of a network, started by Flower.
+
+``server`` carries one run beside the SuperLink, from the coordinator's settings. ``client`` answers
+one letter at a site. What must outlive it is on the site's own disk, under the run's name. In a
+simulation, where nodes have no owner, a table is shared out among them first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flfl.engines.door import knock
+from flfl.engines.flower import Settings, Start, Where, client_app, server_app
+from flfl.engines.letters import Letter, answer
+from flfl.errors import FLFLError, InputError
+
+if TYPE_CHECKING:
+    from flfl.data.sensors import Sensors
+    from flfl.data.table import Table
+
+_LOG = logging.getLogger("flfl.flower")
+_BUSY = 600.0
+"""Seconds to wait for an earlier letter's process of the same site: one that was thought lost."""
+_ANSWER_SECONDS = 86400.0
+"""Seconds to wait behind a door; the coordinator's own deadlines are shorter."""
+_TRIAL_DATA = "germany_pm10"
+
+
+def serve(start: Start) -> None:
+    """Carry one run.
+
+    Raises
+    ------
+    FLFLError
+        When it failed: Flower then shows the reason, and ends with an error.
+    """
+    from flfl.deployment.coordinator import CoordinatorService
+
+    given = str(start.settings.get("coordinator", ""))
+    path = Path(given).expanduser() if given else _trial(start)
+    service = CoordinatorService(path)
+    if service.config.run.every:
+        service.close()
+        raise InputError(
+            "a Flower run is one run",
+            where=f"{path}: run.every",
+            remedy="Leave it out, and start `flwr run` as often as you like",
+        )
+    failed = service.serve(start.connect(service.config.network, service.roster))
+    if failed:
+        raise FLFLError(service.problem or "the run did not finish; start it again to go on")
+    _LOG.info("done: every site has its filled table")
+
+
+def reply(where: Where, letter: Letter) -> Letter:
+    """A site's reply to a letter. Which files are used, only the owner's ``--node-config`` says;
+    the run's settings decide nothing here but in a simulation."""
+    if door := where.node.get("socket"):
+        # The owner's own process has the readings and the key; this one need not see them.
+        return knock(Path(str(door)).expanduser(), letter, _ANSWER_SECONDS)
+    # Large, and of no use to one that only knocks.
+    from flfl.deployment.seat import open_seat
+    from flfl.deployment.tables import in_this_process
+
+    with open_seat(_settings_of(where), in_this_process, _BUSY) as seat:
+        return answer(seat, letter)
+
+
+server, client = server_app(serve), client_app(reply)
+
+
+def _settings_of(where: Where) -> Path:
+    if "site" in where.node:
+        return Path(str(where.node["site"])).expanduser()
+    if "partition-id" not in where.node:
+        raise InputError(
+            "the SuperNode does not know its site",
+            where="--node-config",
+            remedy="Start it with --node-config 'site=\"/path/of/site.toml\"', or with socket",
+        )
+    from flfl.deployment.trial import site_files
+
+    files = site_files(_trial_folder(where.run, where.number))
+    mine = int(where.node["partition-id"])
+    if mine >= len(files):
+        raise InputError(
+            f"node {mine} has no site: there are {len(files)}",
+            where="partition-id",
+            remedy="Simulate as many nodes as there are sites",
+        )
+    return files[mine]
+
+
+# --- simulation --------------------------------------------------------------------------------
+
+
+def _trial(start: Start) -> Path:
+    """The coordinator's settings of a network that is made for this run."""
+    from flfl.deployment.trial import COORDINATOR_FILE, share_out
+
+    folder = _trial_folder(start.settings, start.run)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise InputError(
+            "the folder belongs to somebody else", where=str(folder), remedy="Choose another folder"
+        )
+    if not (folder / COORDINATOR_FILE).exists():
+        table, sensors = _trial_data(start.settings)
+        names = share_out(folder, table, sensors, start.nodes, _trial_run(start.settings))
+        _LOG.info("%d sensors shared out among %s", len(sensors.ids), ", ".join(names))
+    _LOG.info("the network is in %s", folder)
+    return folder / COORDINATOR_FILE
+
+
+def _trial_folder(settings: Settings, number: int) -> Path:
+    if given := str(settings.get("folder", "")):
+        return Path(given).expanduser()
+    return Path(tempfile.gettempdir()) / f"flfl-flower-{number}"
+
+
+def _trial_run(settings: Settings) -> dict[str, str | float]:
+    effort, cap = settings.get("effort", "full"), settings.get("max-exposure", 0.5)
+    return {"effort": str(effort), "max_exposure": float(cap)}
+
+
+def _trial_data(settings: Settings) -> tuple[Table, Sensors]:
+    from flfl.data.datasets import load_dataset
+    from flfl.data.read import read_readings
+    from flfl.data.sensors import Sensors, read_sensors
+
+    if not (given := str(settings.get("readings", ""))):
+        return load_dataset(_TRIAL_DATA)
+    table = read_readings(Path(given).expanduser())
+    places = str(settings.get("sensors", ""))
+    if not places:
+        return table, Sensors.of_table(table)
+    return table, read_sensors(Path(places).expanduser(), table.sensor_ids)

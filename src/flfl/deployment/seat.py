@@ -1,0 +1,81 @@
+"""A site that answers letters: in Flower's own process, or behind a door in the owner's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flfl.deployment.site import SiteService, Tables
+from flfl.engines.door import Door, hand_out
+from flfl.engines.letters import Letter, ReplyLink, answer, unable
+from flfl.engines.link import Heard
+from flfl.errors import FLFLError, InputError
+from flfl.federation.journal import JournalError
+
+_LOG = logging.getLogger("flfl.site")
+
+
+class Seat:
+    """A site's service as letters find it."""
+
+    def __init__(self, service: SiteService) -> None:
+        if service.identity is None:
+            raise InputError(
+                "under Flower a site is known by its identity",
+                where=str(service.path),
+                remedy="Make one with `flfl keys site`, and give identity and roster",
+            )
+        self.name, self.network = service.config.name, service.config.network
+        self.identity, self.service = service.identity, service
+
+    def attend(self, come: Iterable[Heard], link: ReplyLink) -> None:
+        """Take what has come."""
+        self.service.attend(come, link)
+
+
+@contextmanager
+def open_seat(path: Path, tables: Tables | None = None, patience: float = 0.0) -> Iterator[Seat]:
+    """The site that the settings at ``path`` describe; see :class:`SiteService`."""
+    service = SiteService(path, tables, patience)
+    try:
+        yield Seat(service)
+    finally:
+        service.close()
+
+
+def serve_door(service: SiteService, once: bool = False) -> None:
+    """Answer the letters that come to the site's door, until stopped; with ``once``, until a run
+    is over.
+
+    Raises
+    ------
+    JournalError
+        When an answer cannot be written down; the run goes on when there is room again.
+    """
+    assert service.config.flower is not None
+    door = None
+    try:
+        seat, door = Seat(service), Door(service.config.flower.socket)
+        service.open_metrics()
+        while not service.stopping and not (once and service.runs and service.agreement is None):
+            with door.visit(0.5) as come:
+                if come is not None:
+                    letter, caller = come
+                    hand_out(_reply(seat, letter), caller)
+            service.write_metrics()
+    finally:
+        if door is not None:
+            door.close()
+        service.close()
+
+
+def _reply(seat: Seat, letter: Letter) -> Letter:
+    try:
+        return answer(seat, letter)
+    except JournalError:
+        raise
+    except FLFLError as error:
+        _LOG.error("%s", error)
+        return unable()

@@ -1,0 +1,146 @@
+"""A whole network in one folder, for trying out: one table shared out among owners.
+
+In earnest every owner has its own readings on its own machine, and nobody has this table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from flfl.data.grid import MEAN_MONTH
+from flfl.data.sensors import Sensors
+from flfl.data.table import Table
+from flfl.data.write import write_sensors
+from flfl.deployment.keys import ROSTER, make_authority, make_site, write_roster
+from flfl.deployment.sources import save_text
+from flfl.errors import InputError
+from flfl.model.graph import find_regions
+from flfl.privacy.secure_sum import LEAST_SITES
+
+COORDINATOR_FILE = "coordinator.toml"
+_SENSORS = "sensors.csv"
+
+
+def share_out(
+    folder: Path,
+    table: Table,
+    sensors: Sensors,
+    n_sites: int,
+    run: Mapping[str, str | float] | None = None,
+) -> tuple[str, ...]:
+    """Write keys, settings and readings of a network of ``n_sites`` owners; returns their names.
+
+    Owners are those that the sensors name; else neighbours on the map; else each sensor's in turn.
+
+    Parameters
+    ----------
+    run : settings of the coordinator's ``[run]``
+
+    Raises
+    ------
+    InputError
+        For a table that cannot be shared out so.
+    """
+    owners = _owners(table, sensors, n_sites)
+    names = tuple(sorted(set(owners)))
+    keys = folder / "keys"
+    make_authority(keys, "trial")
+    for name in names:
+        make_site(keys, name)
+    write_roster(keys, names)
+    write_sensors(folder / _SENSORS, sensors)
+    placed = sensors.coordinates is not None
+    for name in names:
+        mine = [owner == name for owner in owners]
+        table.values.loc[:, mine].to_csv(folder / f"{name}.csv", index_label="time")
+        _save(folder / f"{name}.toml", _site(name, placed))
+    # Last: whoever finds it finds the rest.
+    _save(folder / COORDINATOR_FILE, _coordinator(table, placed, run or {}))
+    return names
+
+
+def site_files(folder: Path) -> list[Path]:
+    """The settings of the sites in such a folder, sorted."""
+    return sorted(path for path in folder.glob("*.toml") if path.name != COORDINATOR_FILE)
+
+
+def _owners(table: Table, sensors: Sensors, n_sites: int) -> list[str]:
+    if n_sites < LEAST_SITES:
+        raise InputError(
+            f"{n_sites} sites, but a sum must cover {LEAST_SITES}",
+            where="sites",
+            remedy="Try more of them",
+        )
+    if sensors.sites is not None:
+        owners = [re.sub(r"[^A-Za-z0-9._-]", "-", name) for name in sensors.sites]
+        if len(set(owners)) != n_sites:
+            raise InputError(
+                f"the sensors have {len(set(owners))} owners, and {n_sites} sites were asked for",
+                where="sites",
+                remedy="Ask for as many as there are owners",
+            )
+        return owners
+    count = len(table.sensor_ids)
+    labels = np.arange(count) % n_sites
+    if sensors.coordinates is not None and sensors.kind is not None:
+        rng = np.random.default_rng(0)
+        labels = find_regions(sensors.coordinates, sensors.kind, n_sites, rng)
+    if len(set(labels.tolist())) != n_sites:
+        raise InputError(
+            f"{count} sensors cannot be shared out among {n_sites} sites",
+            where="sites",
+            remedy="Ask for fewer",
+        )
+    width = len(str(n_sites))
+    return [f"site-{label + 1:0{width}d}" for label in labels]
+
+
+def _coordinator(table: Table, placed: bool, run: Mapping[str, str | float]) -> str:
+    start, step, slots = _times(table)
+    lines = [f"{name} = {_toml(value)}" for name, value in run.items()]
+    return "\n".join(
+        [
+            'network = "trial"', 'state = "coordinator-state"',
+            "[sites]", f'roster = "keys/{ROSTER}"',
+            "[grid]", f'start = "{start}"', f'step = "{step}"', f"slots = {slots}",
+            *(["[map]", f'sensors = "{_SENSORS}"'] if placed else []),
+            "[run]", *lines, "",
+        ]
+    )  # fmt: skip
+
+
+def _site(name: str, placed: bool) -> str:
+    return "\n".join(
+        [
+            'network = "trial"', f'name = "{name}"', f'state = "{name}-state"',
+            f'identity = "keys/{name}.identity"', f'roster = "keys/{ROSTER}"',
+            "[readings]", f'file = "{name}.csv"', 'layout = "wide"',
+            *([f'sensors = "{_SENSORS}"'] if placed else []),
+            "[out]", f'file = "{name}-filled.csv"', f'flags = "{name}-flags.csv"', "",
+        ]
+    )  # fmt: skip
+
+
+def _toml(value: str | float) -> str:
+    return f'"{value}"' if isinstance(value, str) else f"{value}"
+
+
+def _times(table: Table) -> tuple[str, str, int]:
+    index, step = table.values.index, table.step
+    if not isinstance(index, pd.DatetimeIndex) or not isinstance(step, pd.Timedelta):
+        raise InputError(
+            "the rows have numbers, not times", where="readings", remedy="Give the readings' times"
+        )
+    slots = round(float(table.positions[-1])) + 1
+    if step % MEAN_MONTH == pd.Timedelta(0):
+        return f"{index[0]:%Y-%m-%dT%H:%M:%S}", f"{step // MEAN_MONTH} month", slots
+    return f"{index[0]:%Y-%m-%dT%H:%M:%S}", f"{step // pd.Timedelta(seconds=1)}s", slots
+
+
+def _save(path: Path, text: str) -> None:
+    save_text(path, text.encode())
