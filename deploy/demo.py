@@ -1,16 +1,21 @@
-"""What ``demo.sh`` cannot say in shell: readings, settings, waiting, and the comparison."""
+"""What the demos cannot say in shell: readings, settings, waiting, and the comparison.
 
+python demo.py readings|settings mqtt|settings flower|wait SITE|finished|compare
+"""
+
+import json
+import os
 import socket
 import sys
 import time
 from pathlib import Path
 
-SITES = ("north", "south", "east", "west")
-SLOTS = 720
+SITES = os.environ.get("DEMO_SITES", "north south east west").split()
+SLOTS = int(os.environ.get("DEMO_SLOTS", "720"))
 
 
 def readings():
-    """A synthetic network of 16 sensors with gaps, four for each owner."""
+    """A synthetic network of 16 sensors with gaps, dealt out to the owners in turn."""
     import numpy as np
     import pandas as pd
 
@@ -25,23 +30,20 @@ def readings():
     write_sensors("sensors.csv", places)
     frame.to_csv("pooled.csv")
     for number, site in enumerate(SITES):
-        frame.iloc[:, number::4].to_csv(f"{site}.csv")
+        frame.iloc[:, number :: len(SITES)].to_csv(f"{site}.csv")
 
 
-def settings():
-    """The five settings files, on a free port."""
+def settings(engine):
+    """The settings of all parties; prints a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     for name in ("coordinator", *SITES):
-        broker = (
-            f'[broker]\nhost = "localhost"\nport = {port}\nauthority = "keys/authority.pem"\n'
-            f'certificate = "keys/{name}.pem"\nkey = "keys/{name}.key"\n'
-        )
+        carried = _broker(name, port) if engine == "mqtt" else _door(name)
         report = f'[report]\nlog = "{name}.log"\n'
         if name == "coordinator":
             text = (
-                f'network = "demo"\nstate = "coordinator-state"\n{broker}'
+                f'network = "demo"\nstate = "coordinator-state"\n{carried}'
                 '[sites]\nroster = "keys/roster.json"\n'
                 f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nslots = {SLOTS}\n'
                 '[map]\nsensors = "sensors.csv"\n[run]\neffort = "quick"\n'
@@ -50,7 +52,7 @@ def settings():
         else:
             text = (
                 f'network = "demo"\nname = "{name}"\nstate = "{name}-state"\n'
-                f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n{broker}'
+                f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n{carried}'
                 f'[readings]\nfile = "{name}.csv"\nsensors = "sensors.csv"\n'
                 f'[out]\nfile = "{name}-filled.csv"\n{report}'
             )
@@ -58,15 +60,39 @@ def settings():
     print(port)
 
 
+def _broker(name, port):
+    return (
+        f'[broker]\nhost = "localhost"\nport = {port}\nauthority = "keys/authority.pem"\n'
+        f'certificate = "keys/{name}.pem"\nkey = "keys/{name}.key"\n'
+    )
+
+
+def _door(name):
+    """Under Flower: the first site answers in a process of its own, the others in Flower's."""
+    return f'[flower]\nsocket = "{name}.sock"\n' if name == SITES[0] else ""
+
+
 def wait(site, questions=20, seconds=600):
     """Until the site has answered so many questions."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for journal in Path(f"{site}-state/runs").glob("*/site.journal"):
-            if journal.stat().st_size and _records(journal) >= questions:
+            if journal.stat().st_size and _records(journal) >= int(questions):
                 return
         time.sleep(0.05)
     sys.exit("demo: the run did not get half-way")
+
+
+def finished(seconds=1800):
+    """Until the coordinator says that the run is over, well or not."""
+    until = time.monotonic() + float(seconds)
+    while time.monotonic() < until:
+        for ended in Path("coordinator-state/runs").glob("*/ended.json"):
+            if why := json.loads(ended.read_bytes())["failed"]:
+                sys.exit(f"demo: the run failed: {why}")
+            return
+        time.sleep(0.2)
+    sys.exit("demo: the run did not end")
 
 
 def _records(journal):
@@ -78,7 +104,7 @@ def _records(journal):
 
 
 def compare():
-    """The four files against one process with all readings."""
+    """The owners' files against one process with all readings."""
     import numpy as np
 
     from flfl import FLFL
@@ -91,7 +117,7 @@ def compare():
 
     table = read_readings("pooled.csv")
     places = read_sensors("sensors.csv", table.sensor_ids)
-    owners = [SITES[i % 4] for i in range(len(table.sensor_ids))]
+    owners = [SITES[i % len(SITES)] for i in range(len(table.sensor_ids))]
     model = FLFL(effort="quick").fit(table.values, sensors=places, sites=owners)
     with np.load(next(Path("coordinator-state/runs").glob("*/model.npz"))) as file:
         same = [np.array_equal(file["model.m"], model.remembered_.published.state.m)]
@@ -99,9 +125,10 @@ def compare():
     Path("one-process").mkdir(exist_ok=True)
     grid = TimeGrid("2024-01-01", "1h", SLOTS)
     for number, site in enumerate(SITES):
-        mine = table.values.iloc[:, number::4]
+        mine = table.values.iloc[:, number :: len(SITES)]
         own = result_table(Snapshot(tuple(mine.columns), mine.to_numpy().T, None, ""), grid)
-        values = np.where(own.known, mine.to_numpy(), model.estimates_[:, number::4])
+        estimates = model.estimates_[:, number :: len(SITES)]
+        values = np.where(own.known, mine.to_numpy(), estimates)
         write_result(f"one-process/{site}-filled.csv", None, own, values)
         pair = [Path(folder, f"{site}-filled.csv").read_bytes() for folder in (".", "one-process")]
         same.append(pair[0] == pair[1])
@@ -114,6 +141,5 @@ def _verdict(same):
 
 
 if __name__ == "__main__":
-    {"readings": readings, "settings": settings, "wait": wait, "compare": compare}[sys.argv[1]](
-        *sys.argv[2:]
-    )
+    steps = (readings, settings, wait, finished, compare)
+    {step.__name__: step for step in steps}[sys.argv[1]](*sys.argv[2:])

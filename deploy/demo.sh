@@ -26,7 +26,7 @@ echo "demo: keys, readings and settings in $folder"
 "$FLFL" keys init --network demo --host localhost
 for site in north south east west; do "$FLFL" keys site "$site" >/dev/null; done
 "$FLFL" keys roster
-port=$("$PYTHON" "$here/demo.py" settings)
+port=$("$PYTHON" "$here/demo.py" settings mqtt)
 sed -e "s|KEYS|$folder/keys|; s|ACL|$here/acl|; s|listener 8883|listener $port 127.0.0.1|" \
     -e "s|persistence true|persistence false|" "$here/mosquitto.conf" >mosquitto.conf
 echo "user $(id -un)" >>mosquitto.conf

@@ -16,6 +16,7 @@ from flfl.deployment.keys import (
     make_authority,
     make_certificate,
     make_site,
+    make_supernode,
     write_roster,
 )
 from flfl.deployment.keys import revoke as revoke_site
@@ -49,7 +50,9 @@ def keys() -> None:
 
 @keys.command()
 @click.option("--network", required=True, help="Name of the network.")
-@click.option("--host", "hosts", multiple=True, help="Name of the broker; may be repeated.")
+@click.option(
+    "--host", "hosts", multiple=True, help="Name of the broker or SuperLink; may be repeated."
+)
 @_folder
 @_days
 @json_option
@@ -79,6 +82,24 @@ def site(name: str, folder: Path, days: int, as_json: bool) -> None:
       flfl keys site harbour
     """
     _tell([make_site(folder, name, days)], as_json)
+
+
+@keys.command()
+@click.argument("name")
+@_folder
+@json_option
+def supernode(name: str, folder: Path, as_json: bool) -> None:
+    """Make the key with which a site's SuperNode signs in at a Flower SuperLink.
+
+    \b
+    Example:
+      flfl keys supernode harbour
+    """
+    paths = make_supernode(folder, name)
+    if as_json:
+        print_json({"files": [str(path) for path in paths]})
+        return
+    click.echo(f"{paths[0]} (stays with the site), {paths[1]} (for `flwr supernode register`)")
 
 
 @keys.command()

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flfl.deployment.resident import call_on
 from flfl.engines.door import knock
 from flfl.engines.flower import Settings, Start, Where, client_app, server_app
 from flfl.engines.letters import Letter, answer
@@ -62,7 +63,20 @@ def reply(where: Where, letter: Letter) -> Letter:
     if door := where.node.get("socket"):
         # The owner's own process has the readings and the key; this one need not see them.
         return knock(Path(str(door)).expanduser(), letter, _ANSWER_SECONDS)
-    # Large, and of no use to one that only knocks.
+    if site := where.node.get("site"):
+        return call_on(Path(str(site)).expanduser(), letter)
+    return _simulated(where, letter)
+
+
+server, client = server_app(serve), client_app(reply)
+
+
+# --- simulation --------------------------------------------------------------------------------
+
+
+def _simulated(where: Where, letter: Letter) -> Letter:
+    """Many sites on one machine: none of them has a process that stays."""
+    # Large, and of no use where the site answers elsewhere.
     from flfl.deployment.seat import open_seat
     from flfl.deployment.tables import in_this_process
 
@@ -70,12 +84,7 @@ def reply(where: Where, letter: Letter) -> Letter:
         return answer(seat, letter)
 
 
-server, client = server_app(serve), client_app(reply)
-
-
 def _settings_of(where: Where) -> Path:
-    if "site" in where.node:
-        return Path(str(where.node["site"])).expanduser()
     if "partition-id" not in where.node:
         raise InputError(
             "the SuperNode does not know its site",
@@ -93,9 +102,6 @@ def _settings_of(where: Where) -> Path:
             remedy="Simulate as many nodes as there are sites",
         )
     return files[mine]
-
-
-# --- simulation --------------------------------------------------------------------------------
 
 
 def _trial(start: Start) -> Path:

@@ -121,6 +121,29 @@ def make_site(folder: Path, name: str, days: int = 365) -> Made:
     return Made((*made.paths, path, public), made.expires)
 
 
+def make_supernode(folder: Path, name: str) -> tuple[Path, Path]:
+    """The key with which a site's SuperNode signs in at a Flower SuperLink, and its public half."""
+    _check_name(name)
+    private, public = folder / f"{name}.supernode", folder / f"{name}.supernode.pub"
+    if private.exists():
+        raise InputError(
+            "the SuperNode has a key already",
+            where=str(private),
+            remedy="Use it; to put it out, unregister it at the SuperLink and remove the file",
+        )
+    with explained("cannot make the folder", where=str(folder), remedy="Choose another"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ec.generate_private_key(ec.SECP384R1())
+    form = serialization.PrivateFormat.OpenSSH
+    data = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    _write_private(private, data)
+    shown = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    write_files({public: _writer(shown + b"\n")})
+    return private, public
+
+
 def load_identity(path: Path) -> Identity:
     """A site's identity from its file."""
     check_private(path)

@@ -8,12 +8,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from flfl.deployment.resident import DOOR
 from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.errors import FLFLError, InputError
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """Numbers of glibc's ``mallopt``."""
+_IDLE_SECONDS = 600.0
+"""After which a site that Flower's letters started ends; the next one starts it again."""
 
 
 def _give_back() -> None:
@@ -25,14 +28,16 @@ def _give_back() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """``CONFIG [--once]``."""
+    """``CONFIG [--once | --resident]``."""
     _give_back()
     try:
         service, once = SiteService(Path(arguments[0])), "--once" in arguments
         signal.signal(signal.SIGTERM, service.stop)
         signal.signal(signal.SIGINT, service.stop)
-        if service.config.flower is not None:
-            serve_door(service, once)
+        if "--resident" in arguments:
+            serve_door(service, service.config.state / DOOR, once=True, idle=_IDLE_SECONDS)
+        elif service.config.flower is not None:
+            serve_door(service, service.config.flower.socket, once)
         else:
             service.serve(once)
     except InputError as error:

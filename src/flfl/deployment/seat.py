@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,26 +47,35 @@ def open_seat(path: Path, tables: Tables | None = None, patience: float = 0.0) -
         service.close()
 
 
-def serve_door(service: SiteService, once: bool = False) -> None:
-    """Answer the letters that come to the site's door, until stopped; with ``once``, until a run
-    is over.
+def serve_door(
+    service: SiteService, path: Path, once: bool = False, idle: float = math.inf
+) -> None:
+    """Answer the letters that come to a door at ``path``, until stopped.
+
+    Parameters
+    ----------
+    once : also end when a run is over
+    idle : also end when no letter has come for so many seconds
 
     Raises
     ------
     JournalError
         When an answer cannot be written down; the run goes on when there is room again.
     """
-    assert service.config.flower is not None
     door = None
     try:
-        seat, door = Seat(service), Door(service.config.flower.socket)
+        seat, door = Seat(service), Door(path)
         service.open_metrics()
-        while not service.stopping and not (once and service.runs and service.agreement is None):
+        last = time.monotonic()
+        while not service.stopping and time.monotonic() - last < idle:
             with door.visit(0.5) as come:
                 if come is not None:
                     letter, caller = come
                     hand_out(_reply(seat, letter), caller)
+                    last = time.monotonic()
             service.write_metrics()
+            if once and service.runs and service.agreement is None:
+                break
     finally:
         if door is not None:
             door.close()

@@ -9,6 +9,7 @@ and is given the reply. Layout of what goes through (little endian)::
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -17,14 +18,19 @@ from pathlib import Path
 
 from flfl.engines.letters import LARGEST_HEAD, Letter, LetterError, read_letter
 from flfl.engines.link import LARGEST_MESSAGE
-from flfl.errors import FLFLError, InputError, explained
+from flfl.errors import FLFLError, explained
 
 _LOG = logging.getLogger("flfl.door")
 MAGIC = b"FLD1"
 _PREFIX = struct.Struct("<4sI")
 _MOST_PARTS = 16
+_LONGEST = 100
 _TALK_SECONDS = 60.0
 """For a letter to come or go through; how long an answer takes is not limited here."""
+
+
+class NobodyError(FLFLError):
+    """There is no door, or nobody behind it."""
 
 
 class Door:
@@ -37,21 +43,21 @@ class Door:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        remedy = "Give a path of at most 100 letters in a folder that can be written"
+        self._socket = socket.socket(socket.AF_UNIX)
+        remedy = "Give a path in a folder that can be written, at which there is nothing else"
         with explained("the door cannot be opened", where=str(path), remedy=remedy):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_socket():
                     # Of an earlier process: a live one would hold the state folder.
                     path.unlink()
-                self._socket = socket.socket(socket.AF_UNIX)
-                self._socket.bind(str(path))
+                with _address(path) as address:
+                    self._socket.bind(address)
                 path.chmod(0o660)
                 self._socket.listen(8)
-            except (ValueError, AttributeError) as error:
-                raise InputError(
-                    f"the door cannot be opened ({error})", where=str(path), remedy=remedy
-                ) from None
+            except OSError:
+                self._socket.close()
+                raise
 
     @contextmanager
     def visit(self, seconds: float) -> Iterator[tuple[Letter, socket.socket] | None]:
@@ -97,12 +103,28 @@ def knock(path: Path, letter: Letter, seconds: float) -> Letter:
     try:
         with socket.socket(socket.AF_UNIX) as caller:
             caller.settimeout(_TALK_SECONDS)
-            caller.connect(str(path))
+            with _address(path) as address:
+                caller.connect(address)
             _send(caller, letter)
             caller.settimeout(seconds)
             return _receive(caller)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NobodyError(f"{path}: nobody is behind the door ({error.strerror})") from None
     except OSError as error:
-        raise FLFLError(f"{path}: nobody answers the door ({error})") from None
+        raise FLFLError(f"{path}: the door is not answered ({error})") from None
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """A short name of a socket: the system takes no more than about 100 letters."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def _send(peer: socket.socket, letter: Letter) -> None:

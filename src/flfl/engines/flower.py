@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -33,7 +33,8 @@ except ImportError:  # pragma: no cover - the tests have it
 _LOG = logging.getLogger("flfl.flower")
 _HEAD, _PARTS = "letter", "parts"
 _ACTION = "flfl"
-_POLL = 0.2
+_KIND = f"query.{_ACTION}"
+_POLL = 0.5
 _LOOK = 2.0
 """Seconds between two looks at replies, and at who is there."""
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
@@ -73,7 +74,7 @@ def unseal(content: RecordDict) -> Letter:
     head = content.config_records.get(_HEAD, ConfigRecord()).get("head")
     arrays = content.array_records.get(_PARTS, ArrayRecord())
     names = [str(number) for number in range(len(arrays))]
-    if len(content) != 2 or not isinstance(head, str) or set(arrays) != set(names):
+    if set(content) != {_HEAD, _PARTS} or not isinstance(head, str) or set(arrays) != set(names):
         raise LetterError("this is no letter")
     return read_letter(head, [arrays[name].data for name in names])
 
@@ -83,13 +84,12 @@ def unseal(content: RecordDict) -> Letter:
 
 @dataclass
 class _Node:
-    """A node, the site that it has proved to be, and the letter that it has not answered yet."""
+    """A node, the site that it has proved to be, and the letters that it has not answered yet."""
 
     number: int
     boot: str
     site: str = ""
-    waits_for: str = ""
-    asked: Letter = field(default_factory=lambda: Letter({}))
+    open: dict[str, Letter] = field(default_factory=dict)
     told: Message | None = None
     retry_at: float = 0.0
     retry: float = _RETRY
@@ -123,8 +123,8 @@ class GridLink:
 
     Guarantees
     ----------
-    * A node has one letter at a time. What was told to a site is in its letters until one is
-      answered, wherever the site appears.
+    * A node has one letter at a time, and a second one only when a site is told the same again.
+    * What was told to a site is in its letters until one is answered, wherever the site appears.
     * Only replies to the letter that was sent, signed with a site's key in the roster, are heard.
     """
 
@@ -138,6 +138,7 @@ class GridLink:
         self._nodes: dict[int, _Node] = {}
         self._home: dict[str, int] = {}
         self._words = _Words()
+        self._overdue: set[str] = set()
         self._heard: deque[Heard] = deque()
         self._looked = self._polled = -float("inf")
         self._progress: tuple[Any, ...] = ()
@@ -149,7 +150,12 @@ class GridLink:
         return True
 
     def tell(self, site: str, message: Message) -> bool:
-        """The newest word to a site takes the place of one that it has not had."""
+        """The newest word to a site takes the place of one that it has not had.
+
+        The same word again means that the answer is overdue: it may have been lost on the way.
+        """
+        if self._words.to.get(site) == message:
+            self._overdue.add(site)
         self._words.to[site] = message
         return True
 
@@ -229,20 +235,26 @@ class GridLink:
     # --- letters ---------------------------------------------------------------------------
 
     def _send(self) -> None:
-        now, due = time.monotonic(), []
-        for node in self._nodes.values():
-            if not node.waits_for and now >= node.retry_at and self._has_news(node):
-                due.append(node)
-        letters = [self._letter(node) for node in due]
-        if not letters:
+        now = time.monotonic()
+        due = [
+            (node, question(self._network, self._words.letter(node.site)))
+            for node in self._nodes.values()
+            if now >= node.retry_at and self._has_news(node)
+        ]
+        if not due:
             return
-        ids = list(self._grid.push_messages(letters)) or [""] * len(letters)
-        for node, letter in zip(due, ids, strict=True):
-            node.waits_for = letter or ""
-            if not letter:
+        sealed = [FlowerMessage(seal(letter), node.number, _KIND) for node, letter in due]
+        ids = list(self._grid.push_messages(sealed)) or [""] * len(due)
+        for (node, letter), key in zip(due, ids, strict=True):
+            self._overdue.discard(node.site)
+            if key:
+                node.open[key] = letter
+            else:
                 self._failed(node, "the SuperLink did not take the letter")
 
     def _has_news(self, node: _Node) -> bool:
+        if node.open and node.site not in self._overdue:
+            return False
         if not node.site:
             return True
         if self._home.setdefault(node.site, node.number) != node.number:
@@ -250,12 +262,8 @@ class GridLink:
         announced = self._words.announced
         return node.site in self._words.to or (announced is not None and announced != node.told)
 
-    def _letter(self, node: _Node) -> FlowerMessage:
-        node.asked = question(self._network, self._words.letter(node.site))
-        return FlowerMessage(seal(node.asked), node.number, f"query.{_ACTION}")
-
     def _collect(self) -> None:
-        waiting = {node.waits_for: node for node in self._nodes.values() if node.waits_for}
+        waiting = {key: node for node in self._nodes.values() for key in node.open}
         now = time.monotonic()
         if not waiting or now - self._polled < self._poll:
             return
@@ -263,30 +271,31 @@ class GridLink:
         for reply in self._grid.pull_messages(list(waiting)):
             node = waiting.get(reply.metadata.reply_to_message_id)
             if node is not None:
-                node.waits_for = ""
-                self._take(node, reply)
+                asked = node.open.pop(reply.metadata.reply_to_message_id, None)
+                if asked is not None:
+                    self._take(node, asked, reply)
 
-    def _take(self, node: _Node, reply: FlowerMessage) -> None:
+    def _take(self, node: _Node, asked: Letter, reply: FlowerMessage) -> None:
         if reply.has_error():
             self._failed(node, f"{reply.error.reason} (Flower's error {reply.error.code})")
             return
         try:
             letter = unseal(reply.content)
-            site, status = check_reply(node.asked, letter, self._roster)
+            site, status = check_reply(asked, letter, self._roster)
         except FLFLError as error:
             self._failed(node, str(error))
             return
-        self._arrived(node, site)
+        self._arrived(node, site, asked.messages)
         self._status(node, {**status, "state": "here"})
         self._heard += [Heard("from", site, message) for message in letter.messages]
 
-    def _arrived(self, node: _Node, site: str) -> None:
-        """A good reply: what was in the letter has been said."""
+    def _arrived(self, node: _Node, site: str, said: Sequence[Message]) -> None:
+        """A good reply: what was in the letter has been said, and other letters are old."""
+        node.open.clear()
         if site not in self._home or node.site != site:
             _LOG.info("%s is at node %d", site, node.number)
             self._home[site] = node.number
         node.site, node.retry = site, _RETRY
-        said = node.asked.messages
         if self._words.announced in said:
             node.told = self._words.announced
         if self._words.to.get(site) in said:

@@ -1,0 +1,214 @@
+"""The services of a network under Flower: the same bits as one process, whatever happens.
+
+Here Flower's apps are real and its servers are not; they are in ``test_flower_deployed``.
+"""
+
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from deployed import in_process, pooled
+from flfl.data.read import from_frame
+from flfl.data.sensors import Sensors
+from flfl.deployment import resident
+from flfl.deployment.flower import client, serve, server
+from flfl.deployment.seat import serve_door
+from flfl.deployment.site import SiteService
+from flfl.deployment.trial import COORDINATOR_FILE, share_out, site_files
+from flfl.engines.flower import GridLink, Start
+from flfl.errors import FLFLError, InputError
+from grid import FakeGrid, Node
+
+DATA = pooled(9, 120, n_sites=3)
+pytestmark = pytest.mark.usefixtures("own_log")
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    return in_process(DATA, tmp_path_factory.mktemp("wanted"))
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr("flfl.engines.flower._POLL", 0.001)
+    monkeypatch.setattr(GridLink.__init__, "__defaults__", (0.001, 0.0))
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays():
+    """Sites' processes of runs that do not end would wait for the next letter."""
+    yield
+    for process in resident._started:
+        process.terminate()
+        process.wait(10)
+    resident._started.clear()
+
+
+def lay_out(folder, **run):
+    frame, places, owners = DATA
+    sensors = replace(places, sites=tuple(owners))
+    share_out(folder, from_frame(frame), sensors, 3, {"effort": "quick", **run})
+    return folder
+
+
+def nodes(folder, start=1, **other):
+    """A node for each site; ``other`` gives some of them settings of their own."""
+    paths = {path.stem: path for path in site_files(folder)}
+    settings = {name: {"site": str(path)} for name, path in paths.items()} | other
+    return {number: Node(client, own) for number, own in enumerate(settings.values(), start)}
+
+
+def run(folder, grid):
+    config = {"coordinator": str(folder / COORDINATOR_FILE)}
+    server(grid, Context(1, 1, {}, RecordDict(), config))
+
+
+def check(folder, wanted):
+    model, files = wanted
+    (path,) = (folder / "coordinator-state" / "runs").glob("*/model.npz")
+    with np.load(path) as shared:
+        for name, array in model.items():
+            np.testing.assert_array_equal(shared[name], array)
+    for name, data in files.items():
+        assert (folder / f"{name}-filled.csv").read_bytes() == data
+
+
+@contextmanager
+def behind_a_door(folder, name):
+    """A site whose owner answers in a process of its own (here, a thread)."""
+    path, door = folder / f"{name}.toml", folder / f"{name}.sock"
+    path.write_text(f'{path.read_text()}[flower]\nsocket = "{door.name}"\n')
+    service = SiteService(path)
+    thread = threading.Thread(target=serve_door, args=(service, door, True))
+    thread.start()
+    try:
+        yield {"socket": str(door)}
+    finally:
+        service.stop()
+        thread.join()
+
+
+def test_three_sites_equal_one_process_and_forget_the_runs_secrets(tmp_path, wanted):
+    folder = lay_out(tmp_path)
+    run(folder, FakeGrid(nodes(folder)))
+    check(folder, wanted)
+    for name in wanted[1]:
+        left = {path.name for path in (folder / f"{name}-state" / "runs").glob("*/*")}
+        assert left == {"plan.json", "written", "model.npz"}
+
+
+def test_a_site_behind_a_door_answers_the_same(tmp_path, wanted):
+    folder = lay_out(tmp_path)
+    with behind_a_door(folder, "site1") as settings:
+        run(folder, FakeGrid(nodes(folder, site1=settings)))
+    check(folder, wanted)
+
+
+class Unplugged(BaseException):
+    """The SuperLink dies, and the coordinator's process with it."""
+
+
+def test_after_a_superlinks_death_the_run_goes_on(tmp_path, wanted):
+    """A new run of Flower's, new nodes, new processes; the same run of ours."""
+    folder, start = lay_out(tmp_path), 1
+    for letters in (8, 30, 40, 60):
+        grid = FakeGrid()
+
+        def dies(number, letter, grid=grid, letters=letters):
+            if len(grid.letters) == letters:
+                raise Unplugged
+
+        grid.faults = dies
+        grid.nodes.update(nodes(folder, start))
+        with pytest.raises(Unplugged):
+            run(folder, grid)
+        start += 10
+    run(folder, FakeGrid(nodes(folder, start)))
+    check(folder, wanted)
+    assert len(list((folder / "coordinator-state" / "runs").iterdir())) == 1
+
+
+def test_what_a_site_cannot_read_is_told_to_its_owner_only(tmp_path):
+    folder = lay_out(tmp_path)
+    bad = folder / "site1.csv"
+    bad.write_text(bad.read_text().replace("\n", "\n2024-01-01 00:00:00,secret,1,1\n", 1))
+    config = folder / COORDINATOR_FILE
+    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 8\n")
+    grid = FakeGrid(nodes(folder))
+    with pytest.raises(FLFLError, match=r"2 sites are ready and 3 are needed; lacking: site1"):
+        run(folder, grid)
+    assert "secret" in (folder / "site1-state" / "resident.log").read_text()
+    assert "secret" not in "".join(str(letter.content) for letter in grid.letters)
+
+
+def test_the_runs_settings_name_no_files_of_a_site(tmp_path, capsys):
+    """Whoever starts a run must not choose what a site reads: only a simulated node obeys."""
+    folder = lay_out(tmp_path)
+    grid = FakeGrid({1: Node(client, {})}, {"folder": str(folder), "site": str(folder / "x")})
+    config = folder / COORDINATOR_FILE
+    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 0.2\n")
+    with pytest.raises(FLFLError, match="0 sites are ready"):
+        run(folder, grid)
+    assert "the SuperNode does not know its site" in capsys.readouterr().err
+
+
+def test_a_simulation_shares_a_table_out(tmp_path, wanted):
+    frame, places, owners = DATA
+    frame.to_csv(tmp_path / "readings.csv")
+    rows = zip(places.ids, *places.coordinates.T, owners, strict=True)
+    lines = [f"{name},{x},{y},{owner}" for name, x, y, owner in rows]
+    (tmp_path / "sensors.csv").write_text("\n".join(["sensor_id,latitude,longitude,site", *lines]))
+    folder = tmp_path / "trial"
+    config = {
+        "coordinator": "",
+        "readings": str(tmp_path / "readings.csv"),
+        "sensors": str(tmp_path / "sensors.csv"),
+        "folder": str(folder),
+        "effort": "quick",
+        "max-exposure": 0.5,
+    }
+    simulated = {n: Node(client, {"partition-id": n, "num-partitions": 3}) for n in range(3)}
+    server(FakeGrid(simulated, config), Context(1, 1, {}, RecordDict(), config))
+    check(folder, wanted)
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "words"),
+    [(2, "2 sites, but a sum must cover 3"), (4, "3 owners, and 4 sites were asked for")],
+)
+def test_a_simulation_with_too_few_or_too_many_nodes(tmp_path, n_nodes, words):
+    frame, places, owners = DATA
+    sensors = replace(places, sites=tuple(owners))
+    with pytest.raises(InputError, match=words):
+        share_out(tmp_path, from_frame(frame), sensors, n_nodes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_without_owners_or_places_are_shared_out_too(tmp_path):
+    frame, places, _ = DATA
+    placed = share_out(tmp_path / "a", from_frame(frame), places, 4)
+    bare = share_out(tmp_path / "b", from_frame(frame), Sensors.bare(places.ids), 4)
+    assert placed == bare == ("site-1", "site-2", "site-3", "site-4")
+    with pytest.raises(InputError, match="9 sensors cannot be shared out among 10"):
+        share_out(tmp_path / "c", from_frame(frame), places, 10)
+
+
+def test_runs_that_repeat_themselves_are_refused(tmp_path):
+    folder = lay_out(tmp_path, every=60.0)
+    config = {"coordinator": str(folder / COORDINATOR_FILE)}
+    with pytest.raises(InputError, match="a Flower run is one run"):
+        serve(Start(config, 1, 3, lambda network, roster: None))
+
+
+def test_a_site_without_an_identity_cannot_be_known(tmp_path):
+    folder = lay_out(tmp_path)
+    path = folder / "site0.toml"
+    lines = [line for line in path.read_text().splitlines() if "identity" not in line]
+    path.write_text("\n".join([*lines, "[terms]", "secure = false", ""]))
+    service = SiteService(path)
+    with pytest.raises(InputError, match="known by its identity"):
+        serve_door(service, tmp_path / "x.sock")
