@@ -1,10 +1,11 @@
 """What the demos cannot say in shell: readings, settings, waiting, and the comparison.
 
-python demo.py readings|settings mqtt|settings flower|wait SITE|finished|compare
+python demo.py readings|settings ENGINE|listening PORT|wait SITE|finished|compare
 """
 
 import json
 import os
+import random
 import socket
 import sys
 import time
@@ -35,9 +36,7 @@ def readings():
 
 def settings(engine):
     """The settings of all parties; prints a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     for name in ("coordinator", *SITES):
         carried = _broker(name, port) if engine == "mqtt" else _door(name)
         report = f'[report]\nlog = "{name}.log"\n'
@@ -58,6 +57,19 @@ def settings(engine):
             )
         Path(f"{name}.toml").write_text(text)
     print(port)
+
+
+def _free_port():
+    """The first of as many free ports as there are parties, below those that clients are given."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        if not any(_taken(port + number) for number in range(len(SITES) + 1)):
+            return port
+
+
+def _taken(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _broker(name, port):
@@ -81,6 +93,16 @@ def wait(site, questions=20, seconds=600):
                 return
         time.sleep(0.05)
     sys.exit("demo: the run did not get half-way")
+
+
+def listening(port, seconds=60):
+    """Until somebody listens on a port."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if _taken(int(port)):
+            return
+        time.sleep(0.1)
+    sys.exit(f"demo: nobody listens on port {port}")
 
 
 def finished(seconds=1800):
@@ -141,5 +163,5 @@ def _verdict(same):
 
 
 if __name__ == "__main__":
-    steps = (readings, settings, wait, finished, compare)
+    steps = (readings, settings, listening, wait, finished, compare)
     {step.__name__: step for step in steps}[sys.argv[1]](*sys.argv[2:])

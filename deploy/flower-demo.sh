@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # A whole Flower deployment on one machine: a SuperLink and three SuperNodes, with TLS, SuperNode
-# keys and secure sums. One site answers behind a door, in a process of its owner's. One SuperNode
-# is killed with -9 half-way and started again. At the end the filled tables are compared with
-# those of one process that holds all readings.
+# keys and secure sums. One site answers behind a door, in a process of its owner's. On the way a
+# SuperNode is killed with -9 and started again, then the SuperLink. At the end the filled tables
+# are compared with those of one process that holds all readings.
 #
-#   deploy/flower-demo.sh [FOLDER]
+#   deploy/flower-demo.sh [FOLDER]        DEMO_KILL=no: nobody is killed
+#
+# It takes some ten minutes: Flower's nodes look for messages every three seconds, and start a
+# process for each.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$(mktemp -d)}
@@ -23,8 +26,24 @@ command -v flower-superlink >/dev/null || {
 }
 cd "$folder"
 pids=()
-stop() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; }
+stop() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait
+}
 trap stop EXIT
+
+# Starts a command again until it ends well, as an init system would; its pid is in NAME.pid.
+keep() { # NAME COMMAND...
+    local name=$1
+    shift
+    trap 'kill $(cat "$name.pid") 2>/dev/null; exit' TERM
+    while true; do
+        "$@" >>"$name.log" 2>&1 &
+        echo $! >"$name.pid"
+        { wait $!; } 2>/dev/null && break # without a word of the kill
+        sleep 2
+    done
+}
 
 echo "demo: keys, readings and settings in $folder"
 "$PYTHON" "$here/demo.py" readings
@@ -45,42 +64,42 @@ address = "127.0.0.1:$port"
 root-certificates = "$folder/keys/authority.pem"
 END
 
-flower-superlink --port "$port" --database "$folder/superlink.db" --enable-supernode-auth \
+keep superlink flower-superlink --port "$port" --database "$folder/superlink.db" \
+    --enable-supernode-auth --disable-runtime-dependency-installation \
     --ssl-ca-certfile keys/authority.pem --ssl-certfile keys/broker.pem \
-    --ssl-keyfile keys/broker.key --disable-runtime-dependency-installation \
-    >superlink.log 2>&1 &
+    --ssl-keyfile keys/broker.key &
 pids+=($!)
-for _ in $(seq 100); do
-    "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $port), 1)" 2>/dev/null && break
-    sleep 0.2
-done
+"$PYTHON" "$here/demo.py" listening "$port"
 for site in $DEMO_SITES; do flwr supernode register "keys/$site.supernode.pub" demo >>cli.log; done
 
 "$FLFL" site north.toml --once 2>north.err &
 door=$!
 pids+=("$door")
-
-supernode() { # SITE PORT: until the SuperLink takes it; after a kill that can be a minute
-    local config="site=\"$folder/$1.toml\""
-    if [ "$1" = north ]; then config="socket=\"$folder/north.sock\""; fi
-    until flower-supernode --superlink "127.0.0.1:$port" --port "$2" \
-        --root-certificates keys/authority.pem \
-        --auth-supernode-private-key "keys/$1.supernode" --node-config "$config"; do
-        sleep 3
-    done >>"$1.supernode.log" 2>&1
-}
 number=0
 for site in $DEMO_SITES; do
     number=$((number + 1))
-    supernode "$site" $((port + number)) &
+    config="site=\"$folder/$site.toml\""
+    if [ "$site" = north ]; then config="socket=\"$folder/north.sock\""; fi
+    keep "$site-supernode" flower-supernode --superlink "127.0.0.1:$port" \
+        --port $((port + number)) --root-certificates keys/authority.pem \
+        --auth-supernode-private-key "keys/$site.supernode" --node-config "$config" &
     pids+=($!)
 done
 
-flwr run "$here/flower" demo --run-config "coordinator=\"$folder/coordinator.toml\"" >>cli.log
-echo "demo: the run has begun; waiting until it is half-way"
-"$PYTHON" "$here/demo.py" wait east
-pkill -9 -f "auth-supernode-private-key keys/east.supernode"
-echo "demo: killed the SuperNode of east with -9; it is started again"
+run() { flwr run "$here/flower" demo --run-config "coordinator=\"$folder/coordinator.toml\"" >>cli.log; }
+run
+echo "demo: the run has begun"
+if [ "${DEMO_KILL:-yes}" = yes ]; then
+    "$PYTHON" "$here/demo.py" wait east 15
+    kill -9 "$(cat east-supernode.pid)"
+    echo "demo: killed the SuperNode of east with -9; Flower lets it in again after a minute"
+    "$PYTHON" "$here/demo.py" wait east 35
+    kill -9 "$(cat superlink.pid)"
+    echo "demo: killed the SuperLink with -9; it is started again, and so is the run"
+    sleep 3
+    "$PYTHON" "$here/demo.py" listening "$port"
+    run
+fi
 
 "$PYTHON" "$here/demo.py" finished
 wait "$door" || { echo "demo: a party failed; see the logs in $folder" >&2; exit 1; }
