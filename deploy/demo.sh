@@ -3,7 +3,7 @@
 # One site is killed with -9 half-way and started again. At the end the four filled tables are
 # compared with those of one process that holds all readings.
 #
-#   deploy/demo.sh [FOLDER]
+#   deploy/demo.sh [FOLDER]        DEMO_KILL=no: nobody is killed
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$(mktemp -d)}
@@ -15,6 +15,7 @@ mosquitto=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v mosquitto) || {
     echo "demo: mosquitto is not installed (apt-get install mosquitto)" >&2
     exit 2
 }
+export DEMO_SITES=${DEMO_SITES:-north south east west}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 cd "$folder"
 pids=()
@@ -24,7 +25,7 @@ trap stop EXIT
 echo "demo: keys, readings and settings in $folder"
 "$PYTHON" "$here/demo.py" readings
 "$FLFL" keys init --network demo --host localhost
-for site in north south east west; do "$FLFL" keys site "$site" >/dev/null; done
+for site in $DEMO_SITES; do "$FLFL" keys site "$site" >/dev/null; done
 "$FLFL" keys roster
 port=$("$PYTHON" "$here/demo.py" settings mqtt)
 sed -e "s|KEYS|$folder/keys|; s|ACL|$here/acl|; s|listener 8883|listener $port 127.0.0.1|" \
@@ -33,27 +34,30 @@ echo "user $(id -un)" >>mosquitto.conf
 
 "$mosquitto" -c mosquitto.conf >broker.log 2>&1 &
 pids+=($!)
-for site in north south east west; do
+declare -A parties
+for site in $DEMO_SITES; do
     "$FLFL" site "$site.toml" --once 2>"$site.err" &
+    parties[$site]=$!
     pids+=($!)
-    eval "$site=$!"
 done
 "$FLFL" coordinator coordinator.toml 2>coordinator.err &
-coordinator=$!
-pids+=("$coordinator")
+parties[coordinator]=$!
+pids+=($!)
 
-echo "demo: waiting until the run is half-way"
-"$PYTHON" "$here/demo.py" wait east
-kill -9 "$east"
-wait "$east" 2>/dev/null || true
-echo "demo: killed east with -9"
-"$FLFL" status coordinator.toml || true
-"$FLFL" site east.toml --once 2>>east.err &
-east=$!
-pids+=("$east")
-echo "demo: started east again"
+if [ "${DEMO_KILL:-yes}" = yes ]; then
+    echo "demo: waiting until the run is half-way"
+    "$PYTHON" "$here/demo.py" wait east
+    kill -9 "${parties[east]}"
+    wait "${parties[east]}" 2>/dev/null || true
+    echo "demo: killed east with -9"
+    "$FLFL" status coordinator.toml || true
+    "$FLFL" site east.toml --once 2>>east.err &
+    parties[east]=$!
+    pids+=($!)
+    echo "demo: started east again"
+fi
 
-for pid in "$coordinator" "$north" "$south" "$east" "$west"; do
+for pid in "${parties[@]}"; do
     wait "$pid" || { echo "demo: a party failed; see the logs in $folder" >&2; exit 1; }
 done
 "$FLFL" status coordinator.toml

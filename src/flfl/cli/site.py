@@ -16,7 +16,8 @@ def site(config: Path, once: bool) -> None:
     """Take part in the network's runs with the readings that CONFIG names.
 
     Readings stay here; so does the result, which is written when a run ends. An interrupted run
-    goes on where it was. Logs go to stderr, one JSON object a line.
+    goes on where it was. Messages come over the broker, or under Flower to the door (socket) that
+    CONFIG names. Logs go to stderr, one JSON object a line.
 
     \b
     Example:

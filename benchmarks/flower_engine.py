@@ -1,0 +1,71 @@
+"""What a round costs in one process, over a broker and under Flower, in one run of this script.
+
+python benchmarks/flower_engine.py
+
+Both demos run real parties with TLS and secure sums on this machine: Mosquitto, a coordinator and
+three sites; then a SuperLink and three SuperNodes. Nobody is killed. Takes some ten minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from flfl import FLFL
+from flfl.data.read import read_readings
+from flfl.data.sensors import read_sensors
+
+DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
+SITES = ["north", "south", "east"]
+
+
+def deployed(script: str, folder: Path) -> tuple[float, int]:
+    """Seconds of a run, and its rounds."""
+    commands = Path(sys.executable).parent
+    env = {
+        **os.environ,
+        "DEMO_SITES": " ".join(SITES),
+        "DEMO_KILL": "no",
+        "PYTHON": sys.executable,
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+    }
+    subprocess.run([str(DEPLOY / script), str(folder)], env=env, check=True)
+    (run,) = (folder / "coordinator-state" / "runs").iterdir()
+    seconds = (run / "ended.json").stat().st_mtime - (run / "agreement.json").stat().st_mtime
+    return seconds, json.loads((run / "ended.json").read_bytes())["rounds"]
+
+
+def one_process(folder: Path) -> tuple[float, int, float]:
+    """The same readings: seconds, rounds, and messages to each site."""
+    table = read_readings(folder / "pooled.csv")
+    places = read_sensors(folder / "sensors.csv", table.sensor_ids)
+    owners = [SITES[i % len(SITES)] for i in range(len(table.sensor_ids))]
+    start = time.perf_counter()
+    model = FLFL(effort="quick").fit(table.values, sensors=places, sites=owners)
+    seconds, ledger = time.perf_counter() - start, model.ledger_
+    return seconds, ledger.rounds, sum(ledger.messages_down.values()) / len(SITES)
+
+
+def main() -> None:
+    """Print the table."""
+    folder = Path(tempfile.mkdtemp())
+    rows = {
+        "MQTT": deployed("demo.sh", folder / "mqtt"),
+        "Flower": deployed("flower-demo.sh", folder / "flower"),
+    }
+    *alone, messages = one_process(folder / "mqtt")
+    print("| engine | whole run, s | rounds | s a round | s a message to a site |")
+    print("|---|---|---|---|---|")
+    for name, (seconds, rounds) in {"in-process": alone, **rows}.items():
+        each = seconds / messages
+        print(f"| {name} | {seconds:.1f} | {rounds} | {seconds / rounds:.2f} | {each:.3f} |")
+    print(f"{messages:.0f} messages to each of {len(SITES)} sites")
+
+
+if __name__ == "__main__":
+    main()
