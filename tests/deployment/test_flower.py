@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
@@ -23,13 +24,13 @@ from flfl.engines.flower import GridLink, Start
 from flfl.errors import FLFLError, InputError
 from grid import FakeGrid, Node
 
-DATA = pooled(9, 120, n_sites=3)
+DATA, ROUNDS = pooled(6, 72, n_sites=3), 2
 pytestmark = pytest.mark.usefixtures("own_log")
 
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):
-    return in_process(DATA, tmp_path_factory.mktemp("wanted"))
+    return in_process(DATA, tmp_path_factory.mktemp("wanted"), rounds=ROUNDS)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def nobody_stays():
 def lay_out(folder, **run):
     frame, places, owners = DATA
     sensors = replace(places, sites=tuple(owners))
-    share_out(folder, from_frame(frame), sensors, 3, {"effort": "quick", **run})
+    share_out(folder, from_frame(frame), sensors, 3, {"effort": "quick", "rounds": ROUNDS, **run})
     return folder
 
 
@@ -135,7 +136,9 @@ def test_after_a_superlinks_death_the_run_goes_on(tmp_path, wanted):
 def test_what_a_site_cannot_read_is_told_to_its_owner_only(tmp_path):
     folder = lay_out(tmp_path)
     bad = folder / "site1.csv"
-    bad.write_text(bad.read_text().replace("\n", "\n2024-01-01 00:00:00,secret,1,1\n", 1))
+    frame = pd.read_csv(bad, dtype=str)
+    frame.iloc[5, 1] = "secret"
+    frame.to_csv(bad, index=False)
     config = folder / COORDINATOR_FILE
     config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 8\n")
     grid = FakeGrid(nodes(folder))
@@ -170,6 +173,7 @@ def test_a_simulation_shares_a_table_out(tmp_path, wanted):
         "folder": str(folder),
         "effort": "quick",
         "max-exposure": 0.5,
+        "rounds": ROUNDS,
     }
     simulated = {n: Node(client, {"partition-id": n, "num-partitions": 3}) for n in range(3)}
     server(FakeGrid(simulated, config), Context(1, 1, {}, RecordDict(), config))
@@ -193,7 +197,7 @@ def test_tables_without_owners_or_places_are_shared_out_too(tmp_path):
     placed = share_out(tmp_path / "a", from_frame(frame), places, 4)
     bare = share_out(tmp_path / "b", from_frame(frame), Sensors.bare(places.ids), 4)
     assert placed == bare == ("site-1", "site-2", "site-3", "site-4")
-    with pytest.raises(InputError, match="9 sensors cannot be shared out among 10"):
+    with pytest.raises(InputError, match="6 sensors cannot be shared out among 10"):
         share_out(tmp_path / "c", from_frame(frame), places, 10)
 
 

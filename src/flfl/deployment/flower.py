@@ -130,7 +130,10 @@ def _trial_folder(settings: Settings, number: int) -> Path:
 
 def _trial_run(settings: Settings) -> dict[str, str | float]:
     effort, cap = settings.get("effort", "full"), settings.get("max-exposure", 0.5)
-    return {"effort": str(effort), "max_exposure": float(cap)}
+    run: dict[str, str | float] = {"effort": str(effort), "max_exposure": float(cap)}
+    if rounds := int(settings.get("rounds", 0)):
+        run["rounds"] = rounds
+    return run
 
 
 def _trial_data(settings: Settings) -> tuple[Table, Sensors]:
