@@ -4,6 +4,7 @@ Here Flower's apps are real and its servers are not; they are in ``test_flower_d
 """
 
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -106,6 +107,23 @@ def test_a_site_behind_a_door_answers_the_same(tmp_path, wanted):
     folder = lay_out(tmp_path)
     with behind_a_door(folder, "site1") as settings:
         run(folder, FakeGrid(nodes(folder, site1=settings)))
+    check(folder, wanted)
+
+
+def test_a_door_that_is_cleared_away_is_opened_again(tmp_path, wanted):
+    def clears(number, letter):
+        if len(grid.letters) in (20, 90):
+            for door in [folder / "site1.sock", folder / "site2-state" / "door.sock"]:
+                door.unlink()
+                until = time.monotonic() + 10
+                while not door.exists():
+                    assert time.monotonic() < until
+                    time.sleep(0.02)
+
+    folder = lay_out(tmp_path)
+    with behind_a_door(folder, "site1") as settings:
+        grid = FakeGrid(nodes(folder, site1=settings), faults=clears)
+        run(folder, grid)
     check(folder, wanted)
 
 

@@ -104,6 +104,19 @@ def test_the_door_of_an_earlier_process_is_replaced_and_no_other_file(path):
     assert path.read_text() == "readings"
 
 
+def test_a_door_that_was_removed_or_replaced_is_noticed_and_another_ones_is_left(path):
+    first = Door(path)
+    assert first.found
+    path.unlink()
+    assert not first.found
+    second = Door(path)
+    assert not first.found
+    first.close()
+    assert second.found
+    second.close()
+    assert not path.exists()
+
+
 def test_a_path_that_is_longer_than_the_system_takes(tmp_path):
     path = tmp_path / ("x" * 120) / "north.sock"
     made = Answering(path)

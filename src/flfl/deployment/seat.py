@@ -73,6 +73,10 @@ def serve_door(
                     letter, caller = come
                     hand_out(_reply(seat, letter), caller)
                     last = time.monotonic()
+            if not door.found:
+                _LOG.warning("%s was removed: opened again", path)
+                door.close()
+                door = Door(path)
             service.write_metrics()
             if once and service.runs and service.agreement is None:
                 break

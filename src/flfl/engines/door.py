@@ -54,6 +54,7 @@ class Door:
                 with _address(path) as address:
                     self._socket.bind(address)
                 path.chmod(0o660)
+                self._made = _identity(path)
                 self._socket.listen(8)
             except OSError:
                 self._socket.close()
@@ -78,10 +79,19 @@ class Door:
                 return
             yield letter, caller
 
+    @property
+    def found(self) -> bool:
+        """Whether those who knock find this door: some systems clear away old sockets."""
+        try:
+            return _identity(self.path) == self._made
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close it."""
+        if self.found:
+            self.path.unlink(missing_ok=True)
         self._socket.close()
-        self.path.unlink(missing_ok=True)
 
 
 def hand_out(reply: Letter, caller: socket.socket) -> None:
@@ -112,6 +122,12 @@ def knock(path: Path, letter: Letter, seconds: float) -> Letter:
         raise NobodyError(f"{path}: nobody is behind the door ({error.strerror})") from None
     except OSError as error:
         raise FLFLError(f"{path}: the door is not answered ({error})") from None
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    # The number alone is given to the next file that is made.
+    status = path.stat()
+    return status.st_ino, status.st_ctime_ns
 
 
 @contextmanager
