@@ -100,6 +100,23 @@ def test_what_is_lost_is_asked_again(network, wanted, tmp_path, monkeypatch, fau
     check(run, sites, wanted)
 
 
+@pytest.mark.parametrize("refusal", [[], [""], [None]])
+def test_a_letter_that_the_superlink_does_not_take_is_sent_again(
+    network, wanted, tmp_path, monkeypatch, refusal
+):
+    monkeypatch.setattr("flfl.engines.flower._RETRY", 0.01)
+
+    class Full(FakeGrid):
+        pushed = 0
+
+        def push_messages(self, messages):
+            Full.pushed += 1
+            return refusal if Full.pushed % 10 == 0 else super().push_messages(messages)
+
+    run, sites = faulty(network, tmp_path, Full())
+    check(run, sites, wanted)
+
+
 def test_a_node_that_comes_again_under_another_number_is_recognised(network, wanted, tmp_path):
     def moves(number, letter):
         moves.letters += 1

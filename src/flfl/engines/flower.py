@@ -236,18 +236,14 @@ class GridLink:
 
     def _send(self) -> None:
         now = time.monotonic()
-        due = [
-            (node, question(self._network, self._words.letter(node.site)))
-            for node in self._nodes.values()
-            if now >= node.retry_at and self._has_news(node)
-        ]
-        if not due:
-            return
-        sealed = [FlowerMessage(seal(letter), node.number, _KIND) for node, letter in due]
-        ids = list(self._grid.push_messages(sealed)) or [""] * len(due)
-        for (node, letter), key in zip(due, ids, strict=True):
+        for node in self._nodes.values():
+            if now < node.retry_at or not self._has_news(node):
+                continue
             self._overdue.discard(node.site)
-            if key:
+            letter = question(self._network, self._words.letter(node.site))
+            # One by one: grids differ in what they return for those of many that they do not take.
+            sealed = FlowerMessage(seal(letter), node.number, _KIND)
+            if key := next(iter(self._grid.push_messages([sealed])), ""):
                 node.open[key] = letter
             else:
                 self._failed(node, "the SuperLink did not take the letter")
