@@ -41,7 +41,7 @@ class FakeGrid(Grid):
         self.nodes = dict(nodes)
         self.run_config = run_config or {}
         self.faults = faults or (lambda number, letter: None)
-        self.replies, self.letters = {}, []
+        self.replies, self.letters, self.said = {}, [], []
 
     run = property(lambda self: None)
 
@@ -81,6 +81,7 @@ class FakeGrid(Grid):
         context = Context(1, number, node.settings, RecordDict(), self.run_config)
         reply = _carried(node.app(carried, context))
         reply.metadata.__dict__["_reply_to_message_id"] = key
+        self.said.append(reply)
         if fault != "unanswered":
             self.replies[key] = reply
         return key

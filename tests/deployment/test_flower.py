@@ -3,6 +3,7 @@
 Here Flower's apps are real and its servers are not; they are in ``test_flower_deployed``.
 """
 
+import stat
 import threading
 import time
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from deployed import in_process, pooled
 from flfl.data.read import from_frame
 from flfl.data.sensors import Sensors
 from flfl.deployment import resident
-from flfl.deployment.flower import client, serve, server
+from flfl.deployment.flower import _trial, client, serve, server
 from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.deployment.trial import COORDINATOR_FILE, share_out, site_files
-from flfl.engines.flower import GridLink, Start
+from flfl.engines.flower import GridLink, Start, unseal
+from flfl.engines.letters import question, unable
 from flfl.errors import FLFLError, InputError
 from grid import FakeGrid, Node
 
@@ -36,7 +38,6 @@ def wanted(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr("flfl.engines.flower._POLL", 0.001)
     monkeypatch.setattr(GridLink.__init__, "__defaults__", (0.001, 0.0))
 
 
@@ -44,6 +45,10 @@ def quickly(monkeypatch):
 def nobody_stays():
     """Sites' processes of runs that do not end would wait for the next letter."""
     yield
+    end_residents()
+
+
+def end_residents():
     for process in resident._started:
         process.terminate()
         process.wait(10)
@@ -127,6 +132,64 @@ def test_a_door_that_is_cleared_away_is_opened_again(tmp_path, wanted):
     check(folder, wanted)
 
 
+def test_the_last_reply_is_lost_and_the_site_is_another_process_then(tmp_path, wanted):
+    folder = lay_out(tmp_path)
+    config = folder / COORDINATOR_FILE
+    config.write_text(f"{config.read_text()}[deadlines]\nanswer_within = 2\nmisses = 9\n")
+
+    class Lossy(FakeGrid):
+        lost = False
+
+        def pull_messages(self, keys):
+            replies = super().pull_messages(keys)
+            last = [] if self.lost else [r for r in replies if '"done"' in str(r.content)][:1]
+            if last:
+                self.lost = True
+                end_residents()
+            return [reply for reply in replies if reply not in last]
+
+    grid = Lossy(nodes(folder))
+    run(folder, grid)
+    assert grid.lost
+    check(folder, wanted)
+
+
+def test_a_coordinator_that_dies_at_the_very_end_hears_again_that_all_is_written(
+    tmp_path, wanted, monkeypatch
+):
+    folder = lay_out(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("flfl.engines.flower._GOODBYE", 0.0)
+        patch.setattr("flfl.deployment.coordinator.CoordinatorService._end", unplug)
+        with pytest.raises(Unplugged):
+            run(folder, FakeGrid(nodes(folder)))
+    start = time.monotonic()
+    run(folder, FakeGrid(nodes(folder, 11)))
+    assert time.monotonic() - start < 60  # answer_within is 300
+    check(folder, wanted)
+
+
+def test_secrets_of_a_run_whose_end_was_not_heard_go_with_the_next(tmp_path, monkeypatch):
+    folder = lay_out(tmp_path)
+    config = folder / COORDINATOR_FILE
+    config.write_text(f"{config.read_text()}[deadlines]\nfinish_within = 3\n")
+    monkeypatch.setattr("flfl.engines.flower._GOODBYE", 0.0)
+    grid = FakeGrid(nodes(folder))
+    grid.faults = lambda number, letter: "lost" if number == 1 and len(grid.letters) > 40 else None
+    with pytest.raises(FLFLError, match="did not finish"):
+        run(folder, grid)
+    runs = folder / "site0-state" / "runs"
+    assert list(runs.glob("*/secret"))
+    config.write_text(config.read_text().replace("finish_within = 3", ""))
+    run(folder, FakeGrid(nodes(folder, 11)))
+    assert len(list(runs.iterdir())) == 2
+    assert not [*runs.glob("*/secret"), *runs.glob("*/site.journal")]
+
+
+def unplug(*_):
+    raise Unplugged
+
+
 class Unplugged(BaseException):
     """The SuperLink dies, and the coordinator's process with it."""
 
@@ -163,11 +226,15 @@ def test_what_a_site_cannot_read_is_told_to_its_owner_only(tmp_path):
     with pytest.raises(FLFLError, match=r"2 sites are ready and 3 are needed; lacking: site1"):
         run(folder, grid)
     assert "secret" in (folder / "site1-state" / "resident.log").read_text()
-    assert "secret" not in "".join(str(letter.content) for letter in grid.letters)
+    told = [unseal(reply.content) for reply in grid.said]
+    assert any(message.kind == "unable" for letter in told for message in letter.messages)
+    assert "secret" not in "".join(letter.head() for letter in told)
+    assert b"secret" not in b"".join(part for letter in told for part in letter.parts())
 
 
 def test_the_runs_settings_name_no_files_of_a_site(tmp_path, capsys):
-    """Whoever starts a run must not choose what a site reads: only a simulated node obeys."""
+    """Whoever starts a run must not choose what a site reads; a node that has a number and no site
+    is a simulated one."""
     folder = lay_out(tmp_path)
     grid = FakeGrid({1: Node(client, {})}, {"folder": str(folder), "site": str(folder / "x")})
     config = folder / COORDINATOR_FILE
@@ -198,6 +265,80 @@ def test_a_simulation_shares_a_table_out(tmp_path, wanted):
     check(folder, wanted)
 
 
+class TestResident:
+    """The process that stays."""
+
+    @pytest.fixture
+    def site(self, tmp_path):
+        return lay_out(tmp_path) / "site0.toml"
+
+    def test_it_stays_and_is_started_again_when_it_was_killed(self, site):
+        assert resident.call_on(site, question("trial", [])).header["site"] == "site0"
+        assert resident.call_on(site, question("trial", [])).header["site"] == "site0"
+        (process,) = resident._started
+        process.kill()
+        process.wait()
+        assert (site.parent / "site0-state" / "door.sock").exists()
+        assert resident.call_on(site, question("trial", [])).header["site"] == "site0"
+        assert len(resident._started) == 2
+
+    def test_two_letters_at_once_start_one(self, site):
+        heard = []
+        threads = [
+            threading.Thread(
+                target=lambda: heard.append(resident.call_on(site, question("trial", [])))
+            )
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert [letter.header["site"] for letter in heard] == ["site0"] * 3
+        until = time.monotonic() + 20
+        while [process.poll() for process in resident._started].count(None) > 1:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        ended = [process.poll() for process in resident._started]
+        assert sorted(ended, key=str) == [resident.HELD] * (len(ended) - 1) + [None]
+
+    def test_settings_that_were_corrected_are_read(self, site):
+        resident.call_on(site, question("trial", []))
+        text = site.read_text()
+        site.write_text(text.replace('network = "trial"', 'network = "other"'))
+        assert resident.call_on(site, question("other", [])) == unable()
+        resident._started[0].wait(10)
+        assert resident.call_on(site, question("other", [])).header["site"] == "site0"
+
+    def test_why_it_does_not_start_is_known_at_once_and_to_the_owner(self, site):
+        resident.call_on(site, question("trial", []))
+        end_residents()
+        site.write_text(site.read_text().replace("site0.identity", "gone.identity"))
+        start = time.monotonic()
+        with pytest.raises(FLFLError, match=r"did not start: flfl: .*gone\.identity"):
+            resident.call_on(site, question("trial", []))
+        assert time.monotonic() - start < 20
+        log = site.parent / "site0-state" / "resident.log"
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_folder_with_another_network_is_not_taken_for_this_one(tmp_path):
+    def start(**settings):
+        return Start({"folder": str(tmp_path / "trial"), **settings}, 1, 3, None)
+
+    path = _trial(start())
+    assert _trial(start()) == path
+    with pytest.raises(InputError, match="other settings"):
+        _trial(start(effort="quick"))
+    with pytest.raises(InputError, match="other settings"):
+        _trial(replace(start(), nodes=4))
+    with pytest.raises(InputError, match="max-exposure and rounds as numbers"):
+        _trial(start(**{"max-exposure": "half"}))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="the folder cannot be used"):
+        _trial(start(folder=str(tmp_path / "file")))
+
+
 @pytest.mark.parametrize(
     ("n_nodes", "words"),
     [(2, "2 sites, but a sum must cover 3"), (4, "3 owners, and 4 sites were asked for")],
@@ -217,6 +358,11 @@ def test_tables_without_owners_or_places_are_shared_out_too(tmp_path):
     assert placed == bare == ("site-1", "site-2", "site-3", "site-4")
     with pytest.raises(InputError, match="6 sensors cannot be shared out among 10"):
         share_out(tmp_path / "c", from_frame(frame), places, 10)
+
+
+def test_a_deployment_without_a_coordinator_makes_up_no_network():
+    with pytest.raises(InputError, match="the run does not know its coordinator"):
+        serve(Start({"coordinator": ""}, 1, 3, None, simulated=False))
 
 
 def test_runs_that_repeat_themselves_are_refused(tmp_path):

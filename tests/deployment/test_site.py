@@ -99,7 +99,17 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     assert "north.csv" not in told
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"start": 1, "step": 2, "slots": 3}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"start": 1, "step": 2, "slots": 3}',
+        b'{"start": "2024-01-01", "step": "%sh", "slots": 3}' % (b"9" * 400),
+        b'{"start": "2024-01-01", "step": "999999999 months", "slots": 3}',
+    ],
+)
 def test_a_call_that_is_none_is_answered_with_no(service, data):
     site = service()
     site._take(Heard("all", "plan", Message("call", "", {"call": "c"}, data)))

@@ -4,6 +4,7 @@ import socket
 import stat
 import struct
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -79,6 +80,27 @@ def test_rubbish_is_dropped_and_the_next_letter_is_answered(answering, path, rub
     assert answering.letters == [Letter({})]
 
 
+def test_who_sends_a_byte_now_and_then_does_not_keep_others_out(answering, path, monkeypatch):
+    monkeypatch.setattr("flfl.engines.door._TALK_SECONDS", 0.5)
+    ended = threading.Event()
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(str(path))
+        slow.sendall(struct.pack("<4sIQ", MAGIC, 1, 200_000))
+
+        def dribble():
+            with suppress(OSError):
+                while not ended.wait(0.1):
+                    slow.sendall(b" ")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        try:
+            assert knock(path, Letter({}), 10).header == {"site": "north"}
+        finally:
+            ended.set()
+            thread.join()
+
+
 def test_who_does_not_wait_for_the_reply_disturbs_nobody(answering, path):
     big = Letter({}, (Message("x", data=bytes(5_000_000)),))
     with pytest.raises(FLFLError, match="not answered"):
@@ -109,12 +131,23 @@ def test_a_door_that_was_removed_or_replaced_is_noticed_and_another_ones_is_left
     assert first.found
     path.unlink()
     assert not first.found
-    second = Door(path)
+    path.write_text("another file")
     assert not first.found
     first.close()
-    assert second.found
-    second.close()
-    assert not path.exists()
+    assert path.exists()
+
+
+def test_a_door_at_which_somebody_answers_is_not_taken(answering, path):
+    with pytest.raises(InputError, match="another process answers"):
+        Door(path)
+    assert knock(path, Letter({}), 10).header == {"site": "north"}
+
+
+def test_rights_that_an_operator_gives_stay(path):
+    door = Door(path)
+    path.chmod(0o600)
+    assert door.found
+    door.close()
 
 
 def test_a_path_that_is_longer_than_the_system_takes(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -169,6 +170,99 @@ def test_the_last_node_of_a_site_is_its_home_and_the_first_when_that_goes(tmp_pa
     assert link.next(1).status["boot"] == "1 first"
     # Each letter holds what a process needs that knows nothing.
     assert heard[-1] == ["plan", "question"]
+
+
+@pytest.fixture
+def pair():
+    """A link to one node of site a, and what becomes of letters is up to the test."""
+    identities = {name: Identity.generate() for name in "abc"}
+    roster = Roster({name: identity.public for name, identity in identities.items()})
+
+    class Site:
+        name, network, identity = "a", "n", identities["a"]
+
+        def attend(self, come, link):
+            link.reply(Message("answer"))
+
+    app = client_app(lambda where, letter: answer(Site(), letter))
+    grid = FakeGrid({1: Node(app, {}, "first")})
+    return GridLink(grid, "n", roster, poll=0.001, look=0.0), grid
+
+
+def answered(link, seconds):
+    """Whether an answer comes."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        heard = link.next(0.05)
+        if heard is not None and heard.message is not None:
+            return True
+    return False
+
+
+def test_a_first_letter_that_is_lost_is_sent_again(pair, monkeypatch):
+    monkeypatch.setattr("flfl.engines.flower._AGAIN", 0.2)
+    link, grid = pair
+    fates = iter(["lost", "lost"])
+    grid.faults = lambda number, letter: next(fates, None)
+    assert not answered(link, 0.3)
+    assert answered(link, 5)
+
+
+def test_one_lost_and_one_crashed(pair, monkeypatch):
+    monkeypatch.setattr("flfl.engines.flower._RETRY", 0.01)
+    link, grid = pair
+    assert answered(link, 5)
+    fates = iter(["lost", "error"])
+    grid.faults = lambda number, letter: next(fates, None)
+    link.tell("a", Message("question"))
+    assert not answered(link, 0.1)
+    link.tell("a", Message("question"))
+    assert answered(link, 10)
+
+
+def test_goodbye_waits_for_a_sites_home_only(pair):
+    link, grid = pair
+    grid.nodes[2] = grid.nodes[1]
+    link.announce(Message("plan"))
+    while answered(link, 0.1):
+        pass
+    link.announce(Message("ended"))
+    start = time.monotonic()
+    link.close()
+    assert time.monotonic() - start < 5
+    assert unseal(grid.letters[-1].content).messages == (Message("ended"),)
+
+
+def test_a_reply_that_flower_itself_cannot_read_costs_nobody_else(
+    network, wanted, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("flfl.engines.flower._RETRY", 0.01)
+
+    class Spoilt(FakeGrid):
+        pulls = 0
+
+        def pull_messages(self, keys):
+            replies = super().pull_messages(keys)
+            Spoilt.pulls += bool(replies)
+            if replies and Spoilt.pulls % 9 == 0:
+                raise ValueError("Unknown object type")
+            return replies
+
+    run, sites = faulty(network, tmp_path, Spoilt())
+    check(run, sites, wanted)
+
+
+def test_a_grid_that_always_fails_is_given_up(pair, monkeypatch):
+    monkeypatch.setattr("flfl.engines.flower._RETRY", 0.001)
+    monkeypatch.setattr("flfl.engines.flower._GIVE_UP", 0.1)
+    link, grid = pair
+
+    def broken(keys):
+        raise ConnectionError("the SuperLink is gone")
+
+    grid.pull_messages = broken
+    with pytest.raises(ConnectionError):
+        link.next(20)
 
 
 class TestForgery:

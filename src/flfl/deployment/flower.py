@@ -7,6 +7,7 @@ simulation, where nodes have no owner, a table is shared out among them first.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import tempfile
@@ -17,7 +18,7 @@ from flfl.deployment.resident import call_on
 from flfl.engines.door import knock
 from flfl.engines.flower import Settings, Start, Where, client_app, server_app
 from flfl.engines.letters import Letter, answer
-from flfl.errors import FLFLError, InputError
+from flfl.errors import FLFLError, InputError, explained
 
 if TYPE_CHECKING:
     from flfl.data.sensors import Sensors
@@ -28,7 +29,7 @@ _BUSY = 600.0
 """Seconds to wait for an earlier letter's process of the same site: one that was thought lost."""
 _ANSWER_SECONDS = 86400.0
 """Seconds to wait behind a door; the coordinator's own deadlines are shorter."""
-_TRIAL_DATA = "germany_pm10"
+_TRIAL_DATA, _SETTINGS = "germany_pm10", "trial.json"
 
 
 def serve(start: Start) -> None:
@@ -42,6 +43,12 @@ def serve(start: Start) -> None:
     from flfl.deployment.coordinator import CoordinatorService
 
     given = str(start.settings.get("coordinator", ""))
+    if not given and not start.simulated:
+        raise InputError(
+            "the run does not know its coordinator",
+            where="--run-config",
+            remedy="Start it with --run-config 'coordinator=\"/path/of/coordinator.toml\"'",
+        )
     path = Path(given).expanduser() if given else _trial(start)
     service = CoordinatorService(path)
     if service.config.run.every:
@@ -106,18 +113,29 @@ def _settings_of(where: Where) -> Path:
 
 def _trial(start: Start) -> Path:
     """The coordinator's settings of a network that is made for this run."""
+    from flfl.deployment.sources import save_text
     from flfl.deployment.trial import COORDINATOR_FILE, share_out
 
-    folder = _trial_folder(start.settings, start.run)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder, run = _trial_folder(start.settings, start.run), _trial_run(start.settings)
+    with explained("the folder cannot be used", where=str(folder), remedy="Choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
         raise InputError(
             "the folder belongs to somebody else", where=str(folder), remedy="Choose another folder"
         )
+    given = {name: str(start.settings.get(name, "")) for name in ("readings", "sensors")}
+    wanted = json.dumps({**given, **run, "sites": start.nodes}, sort_keys=True).encode()
     if not (folder / COORDINATOR_FILE).exists():
         table, sensors = _trial_data(start.settings)
-        names = share_out(folder, table, sensors, start.nodes, _trial_run(start.settings))
+        save_text(folder / _SETTINGS, wanted)
+        names = share_out(folder, table, sensors, start.nodes, run)
         _LOG.info("%d sensors shared out among %s", len(sensors.ids), ", ".join(names))
+    elif not (folder / _SETTINGS).exists() or (folder / _SETTINGS).read_bytes() != wanted:
+        raise InputError(
+            "the folder holds a network that was made with other settings",
+            where=str(folder),
+            remedy="Choose another folder, or give the same readings, settings and nodes",
+        )
     _LOG.info("the network is in %s", folder)
     return folder / COORDINATOR_FILE
 
@@ -129,10 +147,15 @@ def _trial_folder(settings: Settings, number: int) -> Path:
 
 
 def _trial_run(settings: Settings) -> dict[str, str | float]:
-    effort, cap = settings.get("effort", "full"), settings.get("max-exposure", 0.5)
-    run: dict[str, str | float] = {"effort": str(effort), "max_exposure": float(cap)}
-    if rounds := int(settings.get("rounds", 0)):
-        run["rounds"] = rounds
+    run: dict[str, str | float] = {"effort": str(settings.get("effort", "full"))}
+    try:
+        run["max_exposure"] = float(settings.get("max-exposure", 0.5))
+        if rounds := int(settings.get("rounds", 0)):
+            run["rounds"] = rounds
+    except ValueError as error:
+        raise InputError(
+            str(error), where="--run-config", remedy="Give max-exposure and rounds as numbers"
+        ) from None
     return run
 
 

@@ -18,6 +18,8 @@ _UNITS = {
 }  # fmt: skip
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _LARGEST = 10**7
+_LONGEST = 8000 * 31_557_600
+"""Seconds that a grid may span."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,13 @@ class TimeGrid:
     def __post_init__(self) -> None:
         if not 2 <= self.slots <= _LARGEST:
             raise InputError(f"{self.slots} slots", where="grid.slots", remedy="Give 2 or more")
-        self._step()
+        seconds, months = self._step()
+        if max(seconds, months * 2_678_400) * self.slots > _LONGEST:
+            raise InputError(
+                f"{self.slots} slots of {self.step[:40]}",
+                where="grid.step",
+                remedy="Give times that end before the year 9999",
+            )
         self._first()
 
     def _first(self) -> np.datetime64:

@@ -40,6 +40,8 @@ class _Lines(logging.Formatter):
             "part": record.name.removeprefix("flfl."),
             "says": record.getMessage(),
         }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
         return json.dumps(line | getattr(record, "facts", {}), ensure_ascii=False)
 
 

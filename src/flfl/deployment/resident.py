@@ -8,6 +8,7 @@ is started again by the next letter and goes on from the site's disk.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from flfl.engines.letters import Letter
 from flfl.errors import FLFLError, explained
 
 DOOR, LOG = "door.sock", "resident.log"
+HELD = 75
+"""Exit code of one that found another at work."""
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = 86400.0
 """Seconds for an answer; the coordinator's own deadlines are shorter."""
@@ -45,9 +48,8 @@ def call_on(path: Path, letter: Letter) -> Letter:
         try:
             return knock(state / DOOR, letter, _ANSWER_SECONDS)
         except NobodyError:
-            # Another letter may have started one a moment earlier; then this one has ended, and
-            # that one answers.
-            if process.poll() not in (None, 0) and not (state / DOOR).exists():
+            # Held: another letter started one a moment earlier, and that one will answer.
+            if process.poll() not in (None, HELD):
                 break
     raise FLFLError(f"the site's process did not start: {_last_word(state / LOG)}")
 
@@ -56,7 +58,9 @@ def _start(path: Path, state: Path) -> subprocess.Popen[bytes]:
     remedy = "Give a state folder that can be written"
     with explained("the site's process cannot be started", where=str(state), remedy=remedy):
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (state / LOG).open("wb") as log:
+        # Errors quote readings: the owner's alone.
+        number = os.open(state / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(number, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "flfl.deployment.run_site", str(path), "--resident"],
                 stdin=subprocess.DEVNULL,

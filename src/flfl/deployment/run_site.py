@@ -8,7 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from flfl.deployment.resident import DOOR
+from flfl.deployment.hold import HeldError
+from flfl.deployment.resident import DOOR, HELD
 from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.errors import FLFLError, InputError
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
             service.serve(once)
     except InputError as error:
         sys.stderr.write(f"flfl: {error}\n")
-        return 2
+        return HELD if isinstance(error, HeldError) and "--resident" in arguments else 2
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         return 1

@@ -55,7 +55,7 @@ def serve_door(
     Parameters
     ----------
     once : also end when a run is over
-    idle : also end when no letter has come for so many seconds
+    idle : also end when no letter has come for so many seconds, or when the settings have changed
 
     Raises
     ------
@@ -66,11 +66,15 @@ def serve_door(
     try:
         seat, door = Seat(service), Door(path)
         service.open_metrics()
-        last = time.monotonic()
+        last, settings = time.monotonic(), _content(service.path)
         while not service.stopping and time.monotonic() - last < idle:
             with door.visit(0.5) as come:
                 if come is not None:
                     letter, caller = come
+                    if idle < math.inf and _content(service.path) != settings:
+                        # Nobody knows that this process stayed: the next one reads them.
+                        hand_out(unable(), caller)
+                        break
                     hand_out(_reply(seat, letter), caller)
                     last = time.monotonic()
             if not door.found:
@@ -86,6 +90,13 @@ def serve_door(
         service.close()
 
 
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def _reply(seat: Seat, letter: Letter) -> Letter:
     try:
         return answer(seat, letter)
@@ -93,4 +104,7 @@ def _reply(seat: Seat, letter: Letter) -> Letter:
         raise
     except FLFLError as error:
         _LOG.error("%s", error)
-        return unable()
+    except Exception:
+        # No letter ends the owner's process.
+        _LOG.exception("the letter could not be answered")
+    return unable()

@@ -252,10 +252,10 @@ class SiteService:
     # --- a run -------------------------------------------------------------------------------
 
     def _planned(self, message: Message) -> None:
-        if self.agreement is not None and message.run == self.agreement.run:
-            return
         if message.run in self._done:
             self._report("done", message.run)
+            return
+        if self.agreement is not None and message.run == self.agreement.run:
             return
         agreement = Agreement.from_bytes(message.data)
         if agreement.run != message.run or agreement.network != self.config.network:
@@ -269,14 +269,20 @@ class SiteService:
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
             self.runs += 1
-            self._report("done", agreement.run)
-            return
+            if not (folder / JOURNAL).exists():
+                self._report("done", agreement.run)
+                return
+            # The last answer may not have arrived: it can be asked for until the run has ended.
         source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
         if self.agreement is not None and not source.exists():
             # A broker may bring back what it kept of an older run: that ends no other.
             _LOG.warning("run %s is not the one that this site was called to", agreement.run)
             return
         self._leave("another run begins")
+        for other in (self.config.state / "runs").glob("*"):
+            if other != folder:
+                # Of a run whose end this site did not hear of.
+                self._forget(other.name)
         self._begin(agreement, folder, source)
 
     def _begin(self, agreement: Agreement, folder: Path, source: Path) -> None:
@@ -287,6 +293,8 @@ class SiteService:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             Snapshot.load(source).save(folder / READINGS)
             save_text(folder / PLAN, agreement.to_bytes())
+        elif not (folder / READINGS).exists():
+            raise AgreementError("this site has left the run, and cannot come back to it")
         self.program = self._program(agreement, folder)
         secret = own_secret(folder / SECRET)
         security = None

@@ -81,8 +81,11 @@ def folder_name(run: str) -> str:
     --------
     >>> folder_name("../north-1")
     '___north-1'
+    >>> folder_name("n\xf6rd")
+    'n_rd'
     """
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in run)[:120] or "_"
+    plain = (c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in run)
+    return "".join(plain)[:120] or "_"
 
 
 def save_text(path: Path, text: bytes) -> None:

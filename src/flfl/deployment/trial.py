@@ -5,6 +5,7 @@ In earnest every owner has its own readings on its own machine, and nobody has t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,8 @@ from flfl.model.graph import find_regions
 from flfl.privacy.secure_sum import LEAST_SITES
 
 COORDINATOR_FILE = "coordinator.toml"
-_SENSORS = "sensors.csv"
+_SENSORS = "_sensors.csv"
+"""No site can be called so."""
 
 
 def share_out(
@@ -127,7 +129,7 @@ def _site(name: str, placed: bool) -> str:
 
 
 def _toml(value: str | float) -> str:
-    return f'"{value}"' if isinstance(value, str) else f"{value}"
+    return json.dumps(value)
 
 
 def _times(table: Table) -> tuple[str, str, int]:

@@ -12,21 +12,27 @@ import logging
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flfl.engines.letters import LARGEST_HEAD, Letter, LetterError, read_letter
-from flfl.engines.link import LARGEST_MESSAGE
-from flfl.errors import FLFLError, explained
+from flfl.engines.letters import (
+    LARGEST_HEAD,
+    LARGEST_LETTER,
+    Letter,
+    LetterError,
+    read_letter,
+)
+from flfl.errors import FLFLError, InputError, explained
 
 _LOG = logging.getLogger("flfl.door")
 MAGIC = b"FLD1"
 _PREFIX = struct.Struct("<4sI")
 _MOST_PARTS = 16
 _LONGEST = 100
-_TALK_SECONDS = 60.0
-"""For a letter to come or go through; how long an answer takes is not limited here."""
+_TALK_SECONDS = 20.0
+"""For a whole letter to come or go through, from its first byte on."""
 
 
 class NobodyError(FLFLError):
@@ -43,13 +49,14 @@ class Door:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.is_socket():
+            _check_deserted(path)
         self._socket = socket.socket(socket.AF_UNIX)
         remedy = "Give a path in a folder that can be written, at which there is nothing else"
         with explained("the door cannot be opened", where=str(path), remedy=remedy):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_socket():
-                    # Of an earlier process: a live one would hold the state folder.
                     path.unlink()
                 with _address(path) as address:
                     self._socket.bind(address)
@@ -71,8 +78,7 @@ class Door:
             return
         with caller:
             try:
-                caller.settimeout(_TALK_SECONDS)
-                letter = _receive(caller)
+                letter = _receive(caller, _TALK_SECONDS)
             except (OSError, FLFLError) as error:
                 _LOG.warning("a letter did not come through: %s", error)
                 yield None
@@ -116,18 +122,31 @@ def knock(path: Path, letter: Letter, seconds: float) -> Letter:
             with _address(path) as address:
                 caller.connect(address)
             _send(caller, letter)
-            caller.settimeout(seconds)
-            return _receive(caller)
+            return _receive(caller, seconds)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NobodyError(f"{path}: nobody is behind the door ({error.strerror})") from None
     except OSError as error:
         raise FLFLError(f"{path}: the door is not answered ({error})") from None
 
 
+def _check_deserted(path: Path) -> None:
+    """Refuse to take another process's door from it."""
+    with socket.socket(socket.AF_UNIX) as caller, _address(path) as address:
+        caller.settimeout(_TALK_SECONDS)
+        try:
+            caller.connect(address)
+        except OSError:
+            return
+    raise InputError(
+        "another process answers at this door",
+        where=str(path),
+        remedy="Stop that one, or give each site a socket of its own",
+    )
+
+
 def _identity(path: Path) -> tuple[int, int]:
-    # The number alone is given to the next file that is made.
     status = path.stat()
-    return status.st_ino, status.st_ctime_ns
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -146,25 +165,32 @@ def _address(path: Path) -> Iterator[str]:
 def _send(peer: socket.socket, letter: Letter) -> None:
     parts = [letter.head().encode(), *letter.parts()]
     sizes = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    peer.settimeout(_TALK_SECONDS)
     peer.sendall(_PREFIX.pack(MAGIC, len(parts)) + sizes)
     for part in parts:
         peer.sendall(part)
 
 
-def _receive(peer: socket.socket) -> Letter:
-    magic, count = _PREFIX.unpack(_exactly(peer, _PREFIX.size))
+def _receive(peer: socket.socket, seconds: float) -> Letter:
+    """A letter that begins within so many seconds."""
+    peer.settimeout(seconds)
+    first = peer.recv(1)
+    until = time.monotonic() + _TALK_SECONDS
+    magic, count = _PREFIX.unpack(first + _exactly(peer, _PREFIX.size - len(first), until))
     if magic != MAGIC or not 1 <= count <= _MOST_PARTS:
         raise LetterError("this is no letter")
-    sizes = struct.unpack(f"<{count}Q", _exactly(peer, 8 * count))
-    if sizes[0] > LARGEST_HEAD or max(sizes) > LARGEST_MESSAGE:
-        raise LetterError(f"a letter with a part of {max(sizes)} bytes")
-    head, *parts = [_exactly(peer, size) for size in sizes]
+    sizes = struct.unpack(f"<{count}Q", _exactly(peer, 8 * count, until))
+    if sizes[0] > LARGEST_HEAD or sum(sizes) > LARGEST_LETTER:
+        raise LetterError(f"a letter of {sum(sizes)} bytes")
+    head, *parts = [_exactly(peer, size, until) for size in sizes]
     return read_letter(head.decode("utf-8", "replace"), parts)
 
 
-def _exactly(peer: socket.socket, size: int) -> bytes:
+def _exactly(peer: socket.socket, size: int, until: float) -> bytes:
     data = bytearray()
     while len(data) < size:
+        # Who sends a byte now and then must not keep the others out.
+        peer.settimeout(max(until - time.monotonic(), 1e-3))
         piece = peer.recv(min(size - len(data), 2**20))
         if not piece:
             raise LetterError("a letter was cut short")

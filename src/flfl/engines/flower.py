@@ -9,6 +9,7 @@ is recognised, and no node, nor the SuperLink, can answer for a site.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections import Counter, deque
@@ -39,6 +40,11 @@ _LOOK = 2.0
 """Seconds between two looks at replies, and at who is there."""
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
 """Seconds before a node is tried again that failed; doubled each time."""
+_AGAIN = 30.0
+"""Seconds after which a letter that holds no question, and so has no deadline of the run's, is
+sent again; doubled each time."""
+_GIVE_UP = 120.0
+"""Seconds that nothing but failures may come of the grid."""
 _GOODBYE = 30.0
 """Seconds for the last announcement to reach those who are there."""
 
@@ -88,11 +94,13 @@ class _Node:
 
     number: int
     boot: str
+    retry: float
+    again: float
     site: str = ""
     open: dict[str, Letter] = field(default_factory=dict)
     told: Message | None = None
     retry_at: float = 0.0
-    retry: float = _RETRY
+    again_at: float = math.inf
 
 
 @dataclass
@@ -140,7 +148,8 @@ class GridLink:
         self._words = _Words()
         self._overdue: set[str] = set()
         self._heard: deque[Heard] = deque()
-        self._looked = self._polled = -float("inf")
+        self._looked = self._polled = -math.inf
+        self._singly, self._worked = False, time.monotonic()
         self._progress: tuple[Any, ...] = ()
 
     connected = True
@@ -203,7 +212,7 @@ class GridLink:
         self._words.to.clear()
         while last is not None and time.monotonic() < until:
             self.next(self._poll)
-            if all(node.told == last for node in self._nodes.values() if node.site):
+            if all(self._nodes[number].told == last for number in self._home.values()):
                 break
 
     # --- who is there ----------------------------------------------------------------------
@@ -220,7 +229,7 @@ class GridLink:
         for number, boot in there.items():
             if number not in self._nodes:
                 # Later nodes stand behind earlier ones: the last to prove itself is a site's home.
-                self._nodes[number] = _Node(number, boot)
+                self._nodes[number] = _Node(number, boot, retry=_RETRY, again=_AGAIN)
 
     def _gone(self, node: _Node) -> None:
         del self._nodes[node.number]
@@ -241,6 +250,8 @@ class GridLink:
                 continue
             self._overdue.discard(node.site)
             letter = question(self._network, self._words.letter(node.site))
+            node.again_at = math.inf if node.site in self._words.to else now + node.again
+            node.again *= 2
             # One by one: grids differ in what they return for those of many that they do not take.
             sealed = FlowerMessage(seal(letter), node.number, _KIND)
             if key := next(iter(self._grid.push_messages([sealed])), ""):
@@ -249,7 +260,8 @@ class GridLink:
                 self._failed(node, "the SuperLink did not take the letter")
 
     def _has_news(self, node: _Node) -> bool:
-        if node.open and node.site not in self._overdue:
+        overdue = node.site in self._overdue or time.monotonic() >= node.again_at
+        if node.open and not overdue:
             return False
         if not node.site:
             return True
@@ -264,12 +276,28 @@ class GridLink:
         if not waiting or now - self._polled < self._poll:
             return
         self._polled = now
-        for reply in self._grid.pull_messages(list(waiting)):
-            node = waiting.get(reply.metadata.reply_to_message_id)
-            if node is not None:
-                asked = node.open.pop(reply.metadata.reply_to_message_id, None)
-                if asked is not None:
-                    self._take(node, asked, reply)
+        groups = [[key] for key in waiting] if self._singly else [list(waiting)]
+        for keys in groups:
+            for reply in self._pull(keys, {waiting[key].number for key in keys}):
+                node = waiting.get(reply.metadata.reply_to_message_id)
+                if node is not None:
+                    asked = node.open.pop(reply.metadata.reply_to_message_id, None)
+                    if asked is not None:
+                        self._take(node, asked, reply)
+
+    def _pull(self, keys: list[str], numbers: set[int]) -> list[FlowerMessage]:
+        """Replies to these letters. One that Flower itself cannot read must cost no other's."""
+        try:
+            replies = list(self._grid.pull_messages(keys))
+        except Exception as error:
+            if time.monotonic() - self._worked > _GIVE_UP:
+                raise
+            self._singly = True
+            for number in numbers & set(self._nodes):
+                self._failed(self._nodes[number], f"its reply cannot be read ({error})")
+            return []
+        self._worked = time.monotonic()
+        return replies
 
     def _take(self, node: _Node, asked: Letter, reply: FlowerMessage) -> None:
         if reply.has_error():
@@ -290,8 +318,10 @@ class GridLink:
         node.open.clear()
         if site not in self._home or node.site != site:
             _LOG.info("%s is at node %d", site, node.number)
+            if self._home.get(node.site) == node.number:
+                del self._home[node.site]
             self._home[site] = node.number
-        node.site, node.retry = site, _RETRY
+        node.site, node.retry, node.again = site, _RETRY, _AGAIN
         if self._words.announced in said:
             node.told = self._words.announced
         if self._words.to.get(site) in said:
@@ -302,6 +332,7 @@ class GridLink:
         name = node.site or f"node {node.number}"
         _LOG.warning("%s: %s", name, why)
         self.dropped[name] += 1
+        node.open.clear()
         node.retry_at = time.monotonic() + node.retry
         node.retry = min(2 * node.retry, _LONGEST_RETRY)
         if node.site:
@@ -325,12 +356,14 @@ Answer = Callable[[Where, Letter], Letter]
 
 @dataclass(frozen=True)
 class Start:
-    """How Flower starts a run: its settings and number, the nodes that are there, what connects."""
+    """How Flower starts a run: its settings and number, the nodes that are there, what connects,
+    and whether the nodes are simulated."""
 
     settings: Settings
     run: int
     nodes: int
     connect: Callable[[str, Roster], GridLink]
+    simulated: bool = True
 
 
 Serve = Callable[[Start], None]
@@ -364,6 +397,9 @@ def server_app(serve: Serve) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         nodes = len(list(grid.get_node_ids()))
-        serve(Start(context.run_config, context.run_id, nodes, partial(GridLink, grid)))
+        # A simulation's grid is in memory; nothing else tells an app where it is.
+        simulated = type(grid).__name__ != "HttpGrid"
+        connect = partial(GridLink, grid)
+        serve(Start(context.run_config, context.run_id, nodes, connect, simulated))
 
     return app

@@ -29,6 +29,7 @@ _NONCE = 16
 _MOST_MESSAGES = 8
 """In one letter: an announcement, a shared part, a question or an answer, few words beside."""
 LARGEST_HEAD = 2**18
+LARGEST_LETTER = 2 * LARGEST_MESSAGE
 AT_HOME = "it cannot answer; its own log says why"
 """What others are told of an error at a site: the error itself may quote a reading or a path."""
 
