@@ -115,6 +115,7 @@ def test_a_site_behind_a_door_answers_the_same(tmp_path, wanted):
     check(folder, wanted)
 
 
+@pytest.mark.slow
 def test_a_door_that_is_cleared_away_is_opened_again(tmp_path, wanted):
     def clears(number, letter):
         if len(grid.letters) in (20, 90):
@@ -132,6 +133,7 @@ def test_a_door_that_is_cleared_away_is_opened_again(tmp_path, wanted):
     check(folder, wanted)
 
 
+@pytest.mark.slow
 def test_the_last_reply_is_lost_and_the_site_is_another_process_then(tmp_path, wanted):
     folder = lay_out(tmp_path)
     config = folder / COORDINATOR_FILE
@@ -154,6 +156,7 @@ def test_the_last_reply_is_lost_and_the_site_is_another_process_then(tmp_path, w
     check(folder, wanted)
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_dies_at_the_very_end_hears_again_that_all_is_written(
     tmp_path, wanted, monkeypatch
 ):
@@ -169,15 +172,17 @@ def test_a_coordinator_that_dies_at_the_very_end_hears_again_that_all_is_written
     check(folder, wanted)
 
 
+@pytest.mark.slow
 def test_secrets_of_a_run_whose_end_was_not_heard_go_with_the_next(tmp_path, monkeypatch):
     folder = lay_out(tmp_path)
     config = folder / COORDINATOR_FILE
     config.write_text(f"{config.read_text()}[deadlines]\nfinish_within = 3\n")
-    monkeypatch.setattr("flfl.engines.flower._GOODBYE", 0.0)
     grid = FakeGrid(nodes(folder))
     grid.faults = lambda number, letter: "lost" if number == 1 and len(grid.letters) > 40 else None
-    with pytest.raises(FLFLError, match="did not finish"):
-        run(folder, grid)
+    with monkeypatch.context() as patch:
+        patch.setattr("flfl.engines.flower._GOODBYE", 0.0)
+        with pytest.raises(FLFLError, match="did not finish"):
+            run(folder, grid)
     runs = folder / "site0-state" / "runs"
     assert list(runs.glob("*/secret"))
     config.write_text(config.read_text().replace("finish_within = 3", ""))
@@ -221,7 +226,7 @@ def test_what_a_site_cannot_read_is_told_to_its_owner_only(tmp_path):
     frame.iloc[5, 1] = "secret"
     frame.to_csv(bad, index=False)
     config = folder / COORDINATOR_FILE
-    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 8\n")
+    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 5\n")
     grid = FakeGrid(nodes(folder))
     with pytest.raises(FLFLError, match=r"2 sites are ready and 3 are needed; lacking: site1"):
         run(folder, grid)
@@ -244,6 +249,7 @@ def test_the_runs_settings_name_no_files_of_a_site(tmp_path, capsys):
     assert "the SuperNode does not know its site" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_simulation_shares_a_table_out(tmp_path, wanted):
     frame, places, owners = DATA
     frame.to_csv(tmp_path / "readings.csv")

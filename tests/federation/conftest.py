@@ -19,6 +19,14 @@ def mosquitto(tmp_path_factory):
     broker.stop()
 
 
+def pytest_collection_modifyitems(items):
+    """Whole fits say little about a carrier that the protocol's own tests do not: on Flower's grid
+    they run with the slow ones."""
+    for item in items:
+        if "[flower" in item.name and "TestEstimator" in item.nodeid:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=["inprocess", "flower", pytest.param("mqtt", marks=pytest.mark.slow)])
 def every_engine(request, monkeypatch):
     """Who carries the messages. Flower's grid is one of this process here; real SuperNodes are in

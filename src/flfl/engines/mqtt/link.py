@@ -102,7 +102,7 @@ class Link:
         self._piece = broker.piece
         self._shared_pieces = 0
         self._protocol = broker.protocol or 5
-        self._client = self._connect()
+        self._connect()
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Link:
 
     # --- connecting --------------------------------------------------------------------------
 
-    def _connect(self) -> Any:
+    def _connect(self) -> None:
         version = paho.MQTTv5 if self._protocol == 5 else paho.MQTTv311
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -280,8 +280,9 @@ class Link:
         client.on_connect_fail, client.on_subscribe = self._on_connect_fail, self._on_subscribe
         client.on_disconnect, client.on_socket_open = self._on_disconnect, _at_once
         client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
+        # Before its thread begins: that one may be refused, and fall back, at once.
+        self._client = client
         client.loop_start()
-        return client
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, code: Any, facts: Any) -> None:
         if code.is_failure:
@@ -327,7 +328,7 @@ class Link:
         def swap() -> None:
             old.disconnect()
             old.loop_stop()
-            self._client = self._connect()
+            self._connect()
 
         threading.Thread(target=swap, daemon=True).start()
 
