@@ -3,11 +3,16 @@
 Here Flower's apps are real and its servers are not; they are in ``test_flower_deployed``.
 """
 
+import json
+import os
+import shutil
 import stat
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +27,7 @@ from flfl.deployment.flower import _trial, client, serve, server
 from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.deployment.trial import COORDINATOR_FILE, share_out, site_files
+from flfl.engines.door import knock
 from flfl.engines.flower import GridLink, Start, unseal
 from flfl.engines.letters import question, unable
 from flfl.errors import FLFLError, InputError
@@ -85,10 +91,10 @@ def check(folder, wanted):
 
 
 @contextmanager
-def behind_a_door(folder, name):
+def behind_a_door(folder, name, street=None):
     """A site whose owner answers in a process of its own (here, a thread)."""
-    path, door = folder / f"{name}.toml", folder / f"{name}.sock"
-    path.write_text(f'{path.read_text()}[flower]\nsocket = "{door.name}"\n')
+    path, door = folder / f"{name}.toml", (street or folder) / f"{name}.sock"
+    path.write_text(f'{path.read_text()}[flower]\nsocket = "{door}"\n')
     service = SiteService(path)
     thread = threading.Thread(target=serve_door, args=(service, door, True))
     thread.start()
@@ -113,6 +119,62 @@ def test_a_site_behind_a_door_answers_the_same(tmp_path, wanted):
     with behind_a_door(folder, "site1") as settings:
         run(folder, FakeGrid(nodes(folder, site1=settings)))
     check(folder, wanted)
+
+
+def as_another_user(attempt, group):
+    """What somebody of that group, with no other rights, gets from an attempt."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([group])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writing, json.dumps(attempt()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as told:
+        return json.loads(told.read())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_who_brings_letters_to_a_door_cannot_read_what_is_behind_it():
+    """Code that a SuperLink hands out runs as the SuperNode's user; this is all it gets."""
+    base, group = Path(tempfile.mkdtemp()), 12345
+    try:
+        base.chmod(0o755)
+        home, street = base / "home", base / "street"
+        home.mkdir(mode=0o700)
+        street.mkdir()
+        os.chown(street, -1, group)
+        street.chmod(0o2750)
+        lay_out(home)
+
+        def attempt():
+            def reads(name):
+                try:
+                    return bool((home / name).read_bytes())
+                except PermissionError:
+                    return False
+
+            files = ["site0.csv", "site0.toml", "keys/site0.identity", "site0-state/lock"]
+            reply = knock(street / "site0.sock", question("trial", []), 20)
+            return {name: reads(name) for name in files} | {"site": reply.header["site"]}
+
+        with behind_a_door(home, "site0", street):
+            until = time.monotonic() + 10
+            while not (street / "site0.sock").exists() and time.monotonic() < until:
+                time.sleep(0.02)
+            got = as_another_user(attempt, group)
+            assert got.pop("site") == "site0"
+            assert not any(got.values())
+            # The attempt finds what it may find.
+            home.chmod(0o755)
+            assert as_another_user(attempt, group)["site0.csv"]
+    finally:
+        shutil.rmtree(base)
 
 
 @pytest.mark.slow
