@@ -106,19 +106,14 @@ def behind_a_door(folder, name, street=None):
 
 
 def test_three_sites_equal_one_process_and_forget_the_runs_secrets(tmp_path, wanted):
-    folder = lay_out(tmp_path)
-    run(folder, FakeGrid(nodes(folder)))
-    check(folder, wanted)
-    for name in wanted[1]:
-        left = {path.name for path in (folder / f"{name}-state" / "runs").glob("*/*")}
-        assert left == {"plan.json", "written", "model.npz"}
-
-
-def test_a_site_behind_a_door_answers_the_same(tmp_path, wanted):
+    """Two have a process that the first letter started, one answers behind its owner's door."""
     folder = lay_out(tmp_path)
     with behind_a_door(folder, "site1") as settings:
         run(folder, FakeGrid(nodes(folder, site1=settings)))
     check(folder, wanted)
+    for name in wanted[1]:
+        left = {path.name for path in (folder / f"{name}-state" / "runs").glob("*/*")}
+        assert left == {"plan.json", "written", "model.npz"}
 
 
 def as_another_user(attempt, group):
@@ -261,6 +256,7 @@ class Unplugged(BaseException):
     """The SuperLink dies, and the coordinator's process with it."""
 
 
+@pytest.mark.slow
 def test_after_a_superlinks_death_the_run_goes_on(tmp_path, wanted):
     """A new run of Flower's, new nodes, new processes; the same run of ours."""
     folder, start = lay_out(tmp_path), 1
