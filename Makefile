@@ -34,7 +34,7 @@ docs: setup
 	$(BIN)/python -m flfl.cli.document docs/cli.md
 
 slow: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 2 -m slow tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 
 clean:
 	rm -rf .venv flfl-demo

@@ -284,7 +284,7 @@ def test_what_a_site_cannot_read_is_told_to_its_owner_only(tmp_path):
     frame.iloc[5, 1] = "secret"
     frame.to_csv(bad, index=False)
     config = folder / COORDINATOR_FILE
-    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 5\n")
+    config.write_text(f"{config.read_text()}[deadlines]\ngather_within = 8\n")
     grid = FakeGrid(nodes(folder))
     with pytest.raises(FLFLError, match=r"2 sites are ready and 3 are needed; lacking: site1"):
         run(folder, grid)

@@ -295,7 +295,9 @@ class CoordinatorService:
                 asked = self._announce(call)
             if len(self.ready) == len(self.roster.names):
                 break
-            if time.monotonic() > until:
+            # What has come in time counts, also where it was not read in time.
+            late = time.monotonic() - until
+            if late > (0 if heard is None else limit):
                 if len(self.ready) >= self.quorum:
                     break
                 lacking = [name for name in self.roster.names if name not in self.ready]
