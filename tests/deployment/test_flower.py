@@ -3,7 +3,6 @@
 Here Flower's apps are real and its servers are not; they are in ``test_flower_deployed``.
 """
 
-import json
 import os
 import shutil
 import stat
@@ -19,6 +18,7 @@ import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
+import stranger
 from deployed import in_process, pooled
 from flfl.data.read import from_frame
 from flfl.data.sensors import Sensors
@@ -27,7 +27,6 @@ from flfl.deployment.flower import _trial, client, serve, server
 from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.deployment.trial import COORDINATOR_FILE, share_out, site_files
-from flfl.engines.door import knock
 from flfl.engines.flower import GridLink, Start, unseal
 from flfl.engines.letters import question, unable
 from flfl.errors import FLFLError, InputError
@@ -116,24 +115,6 @@ def test_three_sites_equal_one_process_and_forget_the_runs_secrets(tmp_path, wan
         assert left == {"plan.json", "written", "model.npz"}
 
 
-def as_another_user(attempt, group):
-    """What somebody of that group, with no other rights, gets from an attempt."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([group])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writing, json.dumps(attempt()).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    with os.fdopen(reading, "rb") as told:
-        return json.loads(told.read())
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_who_brings_letters_to_a_door_cannot_read_what_is_behind_it():
     """Code that a SuperLink hands out runs as the SuperNode's user; this is all it gets."""
@@ -147,27 +128,16 @@ def test_who_brings_letters_to_a_door_cannot_read_what_is_behind_it():
         street.chmod(0o2750)
         lay_out(home)
 
-        def attempt():
-            def reads(name):
-                try:
-                    return bool((home / name).read_bytes())
-                except PermissionError:
-                    return False
-
-            files = ["site0.csv", "site0.toml", "keys/site0.identity", "site0-state/lock"]
-            reply = knock(street / "site0.sock", question("trial", []), 20)
-            return {name: reads(name) for name in files} | {"site": reply.header["site"]}
-
         with behind_a_door(home, "site0", street):
             until = time.monotonic() + 10
             while not (street / "site0.sock").exists() and time.monotonic() < until:
                 time.sleep(0.02)
-            got = as_another_user(attempt, group)
+            got = stranger.gets(home, street / "site0.sock", group)
             assert got.pop("site") == "site0"
             assert not any(got.values())
             # The attempt finds what it may find.
             home.chmod(0o755)
-            assert as_another_user(attempt, group)["site0.csv"]
+            assert stranger.gets(home, street / "site0.sock", group)["site0.csv"]
     finally:
         shutil.rmtree(base)
 
