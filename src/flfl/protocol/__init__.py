@@ -1,0 +1,1 @@
+"""What sites and the coordinator say to each other, and the noisy copies that it is made of."""

@@ -1,0 +1,506 @@
+"""The copies a site has made: one a reading, for ever.
+
+An append-only SQLite file, keyed by a sensor's permanent id and the UTC instant, independent of
+network and run. Where it holds a copy, that one is used, whatever the owner's file says by now.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.errors import FLFLError, InputError
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Code = Literal[
+    "store missing",
+    "store exists",
+    "store damaged",
+    "already copied",
+    "not a block",
+    "too early",
+    "pinned",
+    "alias",
+    "renamed",
+    "one sensor twice",
+    "running mean",
+    "instants",
+]
+
+COMMON = 20
+"""Fewest stamps on which two sensors are compared."""
+ALIKE = 0.8
+"""Sensors with equal readings at more than this share of common stamps are one sensor."""
+
+_SCHEMA = """
+create table about (name text primary key, value)
+
+create table pin (
+    sensor text primary key, transform text, step integer, origin integer, season integer,
+    error real
+)
+
+create table alias (new text primary key, old text not null)
+
+create table block (
+    sensor text, first integer, last integer, instants blob, copies blob, sigmas blob, tags blob,
+    forecast real, variance real, primary key (sensor, first)
+)
+
+create trigger block_stays before update on block begin select raise(abort, 'append only'); end
+
+create trigger block_kept before delete on block begin select raise(abort, 'append only'); end
+"""
+
+
+class CopyError(FLFLError):
+    """A copy cannot be made or found.
+
+    The message is for the owner. Others get at most the ``code``, one of a fixed list: it says
+    nothing of a reading. ``sensor`` is the one that could stay at home instead.
+    """
+
+    def __init__(self, code: Code, message: str, sensor: str | None = None) -> None:
+        super().__init__(code, message, sensor)
+        self.code: Code = code
+        self.sensor = sensor
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+@dataclass(frozen=True)
+class Pin:
+    """How a sensor's readings are copied, the same for ever: another way gives second copies.
+
+    The season is no part of a copy. It is held as well: what a sensor's error in time is without
+    one season and without another would tell about its readings.
+    """
+
+    transform: str
+    step_seconds: int
+    origin_seconds: int = 0
+    season: int = 0
+
+    def __post_init__(self) -> None:
+        if self.step_seconds <= 0:
+            raise InputError(f"a step must be longer than {self.step_seconds} s")
+        # Grids that differ by whole steps are one grid.
+        object.__setattr__(self, "origin_seconds", self.origin_seconds % self.step_seconds)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Copies of one sensor, made together, in order of time.
+
+    Attributes
+    ----------
+    instants : (n,) UTC seconds, strictly increasing
+    copies, sigmas : (n,) the copies, and the added error of each
+    tags : (n,) keyed tags of the readings
+    forecast, variance : what the copies foretell after the last of them
+    """
+
+    instants: Index
+    copies: Array
+    sigmas: Array
+    tags: Words
+    forecast: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the copies until an instant foretell of the next reading."""
+
+    instant: int
+    value: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Some copies of one sensor in order of time, with the forecast after each (n,)."""
+
+    instants: Index
+    copies: Array
+    sigmas: Array
+    tags: Words
+    forecasts: Array
+    variances: Array
+
+
+class CopyStore:
+    """The copies of one site, in an existing file or in memory.
+
+    Guarantees: a (sensor, instant) has one copy, which is never changed nor taken back; an append
+    is there as a whole, on the disk, or not at all.
+
+    Examples
+    --------
+    >>> store = CopyStore()
+    >>> store.pin("a", Pin("sqrt", 3600))
+    >>> arrays = np.array([0, 3600]), np.array([2.0, 2.5]), np.array([0.5, 0.5])
+    >>> store.append("a", Block(*arrays, np.array([7, 8], np.uint64), 2.3, 0.2))
+    >>> store.read("a", np.array([3600, 7200]))
+    (array([2.5, nan]), array([0.5, nan]))
+    >>> store.last("a")
+    Forecast(instant=3600, value=2.3, variance=0.2)
+    """
+
+    def __init__(self, path: str | Path = ":memory:") -> None:
+        self.path = str(path)
+        if self.path != ":memory:":
+            if not Path(path).is_file():
+                raise _missing(path)
+            os.chmod(path, 0o600)
+        # One store is used by one thread at a time, not always by the one that opened it.
+        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        # A write-ahead log that is cut short is whole up to its last whole transaction.
+        self._run("pragma journal_mode = wal")
+        self._run("pragma synchronous = full")
+        if not self._run("select 1 from sqlite_master"):
+            with self.transaction():
+                for statement in _SCHEMA.strip().split("\n\n"):
+                    self._run(statement)
+                self._put("id", secrets.token_hex(16))
+        self.id = str(self._get("id"))
+
+    @classmethod
+    def create(
+        cls, path: str | Path, marker: str | Path, start_after: int | None = None
+    ) -> CopyStore:
+        """A new store, and its marker, a small file to keep beside the site's secret.
+
+        A marker that is there says that copies were made: another store may begin only after
+        ``start_after``, the last instant that was ever released.
+        """
+        path, marker = Path(path), Path(marker)
+        if marker.exists() and start_after is None:
+            raise _missing(path)
+        made = path.exists()
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        store = cls(path)
+        # An empty store without its marker is what a kill in the middle of this leaves.
+        if (marker.exists() and made) or store.sensors:
+            store.close()
+            raise CopyError(
+                "store exists", f"{path}: there is a copy store already; open it, or move it away"
+            )
+        if start_after is not None:
+            store.start_after(start_after)
+        _write(marker, store.id)
+        return store
+
+    @classmethod
+    def open(cls, path: str | Path, marker: str | Path) -> CopyStore:
+        """The store that its marker names: a lost store never gives second copies silently."""
+        if not Path(marker).is_file() or not Path(path).is_file():
+            raise _missing(path)
+        store = cls(path)
+        if store.id != Path(marker).read_text().strip():
+            store.close()
+            raise _missing(path)
+        return store
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is written inside is there afterwards, or nothing of it."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._run("begin immediate")
+        try:
+            yield
+            self._run("commit")
+        finally:
+            if self._db.in_transaction:
+                self._db.rollback()
+
+    def start_after(self, instant: int) -> None:
+        """Never copy at or before ``instant``; it only moves forward."""
+        with self.transaction():
+            self._put("start", max(int(instant), self.start))
+
+    @property
+    def start(self) -> int:
+        """No reading at or before this instant is copied anew."""
+        start = self._get("start")
+        return int(start) if start is not None else int(np.iinfo(np.int64).min)
+
+    @property
+    def sensors(self) -> list[str]:
+        """Permanent ids of the sensors that have copies."""
+        return [row[0] for row in self._run("select distinct sensor from block order by 1")]
+
+    def permanent(self, sensor: str) -> str:
+        """The id that a sensor's copies are kept under."""
+        rows = self._run("select old from alias where new = ?", sensor)
+        return str(rows[0][0]) if rows else sensor
+
+    def alias(self, new: str, old: str) -> None:
+        """From now on ``new`` reads and writes as ``old``.
+
+        A sensor may be named an alias of itself: an instrument of its own, however much it reads
+        like another one.
+        """
+        old = self.permanent(old)
+        with self.transaction():
+            rows = self._run("select old from alias where new = ?", new)
+            if rows and rows[0][0] == old:
+                return
+            if rows:
+                raise CopyError("alias", f"{new} is an alias of {rows[0][0]} already")
+            if new != old and self.last(new) is not None:
+                raise CopyError("alias", f"{new} has copies of its own; leave it out from now on")
+            if new != old and self.last(old) is None:
+                raise CopyError("alias", f"{old} has no copies; check the name")
+            self._run("insert into alias values (?, ?)", new, old)
+
+    def is_own(self, sensor: str) -> bool:
+        """Whether the owner said that this is an instrument of its own."""
+        return bool(self._run("select 1 from alias where new = ? and old = new", sensor))
+
+    def pin(self, sensor: str, pin: Pin, error: float = np.nan) -> None:
+        """Hold a sensor to one way of copying, and to the error in time that is published of it."""
+        with self.transaction():
+            held = self.pinned(sensor)
+            if held is None:
+                row = (pin.transform, int(pin.step_seconds), int(pin.origin_seconds))
+                own = (self.permanent(sensor), *row, int(pin.season), float(error))
+                self._run("insert into pin values (?, ?, ?, ?, ?, ?)", *own)
+            elif held != pin:
+                raise CopyError(
+                    "pinned",
+                    f"{sensor} was copied with {held}, and {pin} would give second copies of its "
+                    "readings; join with a plan that has the former, or make longer steps from the "
+                    "copies with CopyStore.coarser",
+                )
+
+    def pinned(self, sensor: str) -> Pin | None:
+        """How a sensor is copied, if it was."""
+        query = "select transform, step, origin, season from pin where sensor = ?"
+        rows = self._run(query, self.permanent(sensor))
+        return Pin(*rows[0]) if rows else None
+
+    def error(self, sensor: str) -> float:
+        """The error in time that is published of a sensor, NaN before its first copy."""
+        rows = self._run("select error from pin where sensor = ?", self.permanent(sensor))
+        return float(rows[0][0]) if rows and rows[0][0] is not None else np.nan
+
+    @property
+    def vote(self) -> tuple[str, int, bool] | None:
+        """This site's vote, one for ever: transform, season, whether it has negative readings."""
+        kept = self._get("vote")
+        if kept is None:
+            return None
+        transform, season, negative = str(kept).split()
+        return transform, int(season), bool(int(negative))
+
+    def cast(self, transform: str, season: int, negative: bool) -> None:
+        """Keep the vote; a second one would tell more about the readings."""
+        with self.transaction():
+            if self.vote is None:
+                self._put("vote", f"{transform} {season} {int(negative)}")
+
+    def append(self, sensor: str, block: Block) -> None:
+        """Add copies at instants that have none."""
+        sensor = self.permanent(sensor)
+        instants = np.asarray(block.instants, np.int64)
+        arrays = (instants, block.copies, block.sigmas, block.tags)
+        if (
+            not len(instants)
+            or {np.shape(a) for a in arrays} != {(len(instants),)}
+            or not (np.diff(instants) > 0).all()
+            or not np.isfinite([block.copies, block.sigmas]).all()
+            or np.min(block.sigmas) < 0
+            or not np.isfinite([block.forecast, block.variance]).all()
+        ):
+            raise CopyError("not a block", f"{sensor}: not equally many finite copies in order")
+        first, last = int(instants[0]), int(instants[-1])
+        if first <= self.start:
+            raise CopyError("too early", f"{sensor}: this store begins after {self.start}")
+        blobs = [
+            np.asarray(array).astype(kind).tobytes()
+            for array, kind in zip(arrays, ("<i8", "<f8", "<f8", "<u8"), strict=True)
+        ]
+        with self.transaction():
+            if np.isin(instants, self._load(sensor, first, last).instants).any():
+                raise CopyError("already copied", f"{sensor}: a reading has one copy, for ever")
+            state = (float(block.forecast), float(block.variance))
+            row = (sensor, first, last, *blobs, *state)
+            self._run("insert into block values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+
+    def read(self, sensor: str, instants: Index) -> tuple[Array, Array]:
+        """Copies and their added errors (n,), NaN where there is none."""
+        stored, found, at = self._find(sensor, instants)
+        return _spread(stored.copies, found, at), _spread(stored.sigmas, found, at)
+
+    def forecasts(self, sensor: str, instants: Index) -> tuple[Array, Array]:
+        """Forecast and its variance after the copy at each instant (n,), NaN where there is none.
+
+        After the last copy of a block they are what its maker knew; inside a block they are the
+        copy and its own variance.
+        """
+        stored, found, at = self._find(sensor, instants)
+        return _spread(stored.forecasts, found, at), _spread(stored.variances, found, at)
+
+    def before(self, sensor: str, instant: int) -> Forecast | None:
+        """The forecast from the nearest copy before an instant."""
+        query = "select max(first) from block where sensor = ? and first < ?"
+        ((first,),) = self._run(query, self.permanent(sensor), int(instant))
+        if first is None:
+            return None
+        stored = self._load(sensor, first, int(instant) - 1)
+        n = int(np.searchsorted(stored.instants, instant)) - 1
+        state = float(stored.forecasts[n]), float(stored.variances[n])
+        return Forecast(int(stored.instants[n]), *state)
+
+    def last(self, sensor: str) -> Forecast | None:
+        """The forecast after a sensor's last copy."""
+        query = "select last, forecast, variance from block where sensor = ? order by last desc"
+        rows = self._run(query + " limit 1", self.permanent(sensor))
+        return Forecast(*rows[0]) if rows else None
+
+    def tags(self, instants: Index) -> dict[str, Words]:
+        """The tags of each stored sensor at some instants (n,), 0 where there is none."""
+        found = {sensor: self._find(sensor, instants) for sensor in self.sensors}
+        return {
+            sensor: np.where(there, _at(stored.tags, at), np.uint64(0))
+            for sensor, (stored, there, at) in found.items()
+        }
+
+    def coarser(self, sensor: str, step_seconds: int) -> tuple[Index, Array, Array]:
+        """Means of the stored copies over longer steps: instants, copies and sigmas.
+
+        ``copy = sum copy_n / n`` over the n copies of a step, ``sigma = sqrt(sum sigma_n^2) / n``.
+        Longer steps come from copies: a mean of readings would be a second copy of them.
+        """
+        pin = self.pinned(sensor)
+        if pin is None or step_seconds <= 0 or step_seconds % pin.step_seconds:
+            raise CopyError(
+                "pinned", f"{sensor}: {step_seconds} s is no whole number of the steps of {pin}"
+            )
+        stored = self._load(sensor, *_ALWAYS)
+        steps, group = np.unique(
+            (stored.instants - pin.origin_seconds) // step_seconds, return_inverse=True
+        )
+        count = np.bincount(group)
+        copies = np.bincount(group, stored.copies) / count
+        sigmas = np.sqrt(np.bincount(group, stored.sigmas**2)) / count
+        return steps * step_seconds + pin.origin_seconds, copies, sigmas
+
+    def _load(self, sensor: str, low: int, high: int) -> _Stored:
+        """All copies in the blocks that touch low..high."""
+        query = (
+            "select instants, copies, sigmas, tags, forecast, variance from block "
+            "where sensor = ? and first <= ? and last >= ?"
+        )
+        rows = self._run(query, self.permanent(sensor), high, low)
+        if not rows:
+            return _Stored(*(np.zeros(0, kind) for kind in ("i8", "f8", "f8", "u8", "f8", "f8")))
+        *blobs, forecast, variance = zip(*rows, strict=True)
+        instants, copies, sigmas, tags = (
+            np.frombuffer(b"".join(blob), kind)
+            for blob, kind in zip(blobs, ("<i8", "<f8", "<f8", "<u8"), strict=True)
+        )
+        forecasts, variances = copies.copy(), sigmas**2
+        ends = np.cumsum([len(blob) // 8 for blob in blobs[0]]) - 1
+        forecasts[ends], variances[ends] = forecast, variance
+        order = np.argsort(instants, kind="stable")
+        columns = (instants, copies, sigmas, tags, forecasts, variances)
+        return _Stored(*(column[order] for column in columns))
+
+    def _find(self, sensor: str, instants: Index) -> tuple[_Stored, NDArray[np.bool_], Index]:
+        """Copies around some instants; at which of these there is one, and its place."""
+        low, high = (instants.min(), instants.max()) if len(instants) else (0, -1)
+        stored = self._load(sensor, int(low), int(high))
+        at = np.searchsorted(stored.instants, instants)
+        found = (at < len(stored.instants)) & (_at(stored.instants, at) == instants)
+        return stored, found, at
+
+    def _get(self, name: str) -> str | int | None:
+        rows = self._run("select value from about where name = ?", name)
+        return rows[0][0] if rows else None
+
+    def _put(self, name: str, value: str | int) -> None:
+        self._run("insert or replace into about values (?, ?)", name, value)
+
+    def _run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _damaged(self.path, error) from None
+
+
+_ALWAYS = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
+
+
+def same_readings(tags: Words, others: Mapping[str, Words]) -> str | None:
+    """The first of some sensors whose tags are equal to ``tags`` at most of their common stamps.
+
+    Leave out (tag 0) the stamps whose reading equals the one before it: sensors that are stuck, or
+    that all read zero, are not one sensor.
+
+    Examples
+    --------
+    >>> tags = np.arange(1, 31, dtype=np.uint64)
+    >>> same_readings(tags, {"a": tags + np.uint64(1), "b": tags})
+    'b'
+    """
+    for name, other in others.items():
+        common = (tags != 0) & (other != 0)
+        if common.sum() >= COMMON and (tags == other)[common].mean() > ALIKE:
+            return name
+    return None
+
+
+def _at(values: NDArray, at: Index) -> NDArray:
+    """``values[at]``, anything where that is beyond the end."""
+    return values[np.minimum(at, len(values) - 1)] if len(values) else np.zeros_like(at)
+
+
+def _spread(values: Array, found: NDArray[np.bool_], at: Index) -> Array:
+    return np.where(found, _at(values, at), np.nan)
+
+
+def _missing(path: str | Path) -> CopyError:
+    return CopyError(
+        "store missing",
+        f"the copy store {path} that belongs to this site is missing; restore it and its marker "
+        "from a backup, or join as new from the next unreleased slot with "
+        "CopyStore.create(path, marker, start_after=INSTANT), the last instant that was released",
+    )
+
+
+def _damaged(path: str, error: sqlite3.Error) -> CopyError:
+    return CopyError(
+        "store damaged",
+        f"the copy store {path} cannot be used ({error}); close whatever else has it open, make "
+        "room on the disk, or restore it from a backup",
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """A small file, whole or not there, readable by its owner only."""
+    part = path.with_name(path.name + ".part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

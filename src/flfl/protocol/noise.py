@@ -1,0 +1,93 @@
+"""Noise that belongs to a reading: a keyed function of all that defines its noisy copy.
+
+The same reading gives the same noise in every run, so that reruns do not average it out. Anything
+else (another sensor, transform, added error, instant or reading) gives independent noise, so that
+two copies never share noise that would cancel in their difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from flfl.errors import InputError
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Context = tuple[str | float, ...]
+
+
+class NoiseKey:
+    """A site's secret of 32 bytes, as the source of noise and of tags.
+
+    Examples
+    --------
+    >>> key = NoiseKey(bytes(32))
+    >>> instants, readings = np.array([0, 3600]), np.array([7.5, 8.0])
+    >>> key.normals("station-1", ("none", 0.5), instants, readings).round(3)
+    array([-0.678, -0.458])
+    >>> key
+    NoiseKey(...)
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != 32:
+            raise InputError(
+                f"a site's secret has 32 bytes, not {len(secret)}",
+                remedy="Make one with secrets.token_bytes(32) and keep it",
+            )
+        self._secret = bytes(secret)
+
+    def __repr__(self) -> str:
+        return "NoiseKey(...)"
+
+    def normals(self, sensor: str, context: Context, instants: Index, readings: Array) -> Array:
+        """One standard normal number for each (instant, reading), (n,).
+
+        ``n = Phi^-1(u)``, u from 52 bits of ``AES_key(instant, reading)`` and
+        ``key = BLAKE2b_secret("noise", sensor, context)``; the context is whatever else defines
+        the copy: its transform and its added error.
+
+        Guarantees: the same arguments give the same numbers, whatever else is asked for with them;
+        without the secret the numbers cannot be told from independent ones.
+        """
+        words = self._words(("noise", sensor, *context), instants, readings)
+        # 52 bits and a half: 53 would round the topmost word up to u = 1, an infinite number.
+        return np.asarray(ndtri(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52))
+
+    def tags(self, instants: Index, readings: Array) -> Words:
+        """A tag of each (instant, reading) (n,), never 0: equal for whichever sensor reports it.
+
+        Tags stay at home. They show that two sensors are one, without the readings being stored.
+        """
+        return np.maximum(self._words(("tag",), instants, readings), np.uint64(1))
+
+    def _words(self, purpose: Context, instants: Index, readings: Array) -> Words:
+        """The first 64 bits of each encrypted (instant, reading), (n,).
+
+        One block of AES in ECB mode a reading. Modes that chain blocks exist to hide that two
+        blocks of a text are equal. Here nothing is hidden in the output, and equal blocks must give
+        equal numbers in whatever order they come. On distinct blocks a keyed permutation cannot be
+        told from a random function before some 2^64 of them.
+        """
+        blocks = np.empty(len(instants), dtype=[("instant", "<i8"), ("reading", "<f8")])
+        blocks["instant"] = instants
+        blocks["reading"] = readings + 0.0  # -0.0 is the reading 0.0
+        cipher = Cipher(algorithms.AES(self._key(purpose)), modes.ECB()).encryptor()
+        return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8")[::2]
+
+    def _key(self, purpose: Context) -> bytes:
+        """A key of 256 bits; each part has its length before it, so no two purposes are alike."""
+        parts = [p.encode() if isinstance(p, str) else struct.pack("<d", p) for p in purpose]
+        kinds = ["s" if isinstance(p, str) else "f" for p in purpose]
+        text = b"".join(
+            kind.encode() + struct.pack("<Q", len(part)) + part
+            for kind, part in zip(kinds, parts, strict=True)
+        )
+        return hashlib.blake2b(text, key=self._secret, digest_size=32, person=b"flfl copy").digest()
