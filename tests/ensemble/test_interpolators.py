@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import PchipInterpolator
 
-from flfl.model.heads import interpolation as alone
+from flfl.ensemble import interpolators as alone
 
 
 @pytest.fixture

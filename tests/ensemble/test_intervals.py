@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flfl.model.heads import intervals
+from flfl.ensemble import intervals
 
 SIZE = 4
 

@@ -1,18 +1,19 @@
 """Choosing among estimates from hold-out errors.
 
 A convex mix of the candidates is fitted for each class of distance to the nearest observation.
-What a site gives to the network is :func:`error_sums`: a few hundred numbers that are sums over
-hold-out entries. Deviations of a site, then of a sensor, are fitted locally and pulled to the
-network's weights, so that a sensor leaves them only if its own hold-out says so clearly. Last,
-values move to multiples of the reading's resolution where that lowers the error.
+An owner's weights are shrunk towards published defaults, a sensor's towards its owner's: they
+deviate as far as their own hold-out says so clearly. Last, values move to multiples of the reading's
+resolution where that lowers the error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.heads.holdout import EDGES
+from flfl.ensemble.holdout import EDGES
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -20,6 +21,14 @@ Index = NDArray[np.intp]
 BINS = len(EDGES) + 1
 STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 """Resolutions to look for in a sensor's readings."""
+_NEAR = {"pchip": 0.1, "kriged": 0.1, "site": 0.1, "factors": 0.05, "shared": 0.4,
+         "shared+pchip": 0.4, "factors+site": 0.2, "site+pchip": 0.05, "boosted": 0.8}  # fmt: skip
+_FAR = {"kriged": 0.05, "site": 0.1, "factors": 0.5, "shared": 0.3, "shared+pchip": 0.06,
+        "factors+site": 0.1, "boosted": 0.4}  # fmt: skip
+"""Relative weights next to a reading and far from any."""
+POWER, SHRINK = 3.0, 0.25
+"""How much less a candidate weighs for its mean squared error, and how far a class of distance
+borrows from the others to know it."""
 WIDTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """How near to a multiple of the reading's resolution a value must be to be moved there."""
 
@@ -98,65 +107,76 @@ def _project(v: Array) -> Array:
     return np.maximum(v - shift.max(axis=-1, keepdims=True), 0.0)
 
 
-def network_weights(
+def default_weights(names: Sequence[str]) -> Array:
+    """Weights (BINS, C) before any reading was held out, by class of distance.
+
+    Near a reading its own past and future count, far from it the network.
+
+    Examples
+    --------
+    >>> default_weights(["site", "shared", "shared+pchip"]).round(2)[[0, -1]]
+    array([[0.15, 0.42, 0.42],
+           [0.12, 0.81, 0.07]])
+    """
+    at = np.linspace(0.0, 1.0, BINS)[:, None] ** 0.5
+    near = np.array([_NEAR.get(name, 0.0) for name in names])
+    far = np.array([_FAR.get(name, 0.0) for name in names])
+    W = (1 - at) * near + at * far + 1e-3
+    return W / W.sum(axis=1, keepdims=True)
+
+
+def stacked_weights(
     G: Array,
+    prior: Array,
     scale: float,
     spread: Array,
     *,
-    common: float = 10.0,
+    common: float = 20.0,
     own: float = 100.0,
-    power: float = 4.0,
 ) -> Array:
-    """Weights (bins, C): one set for all bins, pulled to a guess; then each bin's own.
-
-    The guess is proportional to (mean squared error)^-power; a bin's weights are pulled to the
-    common set.
+    """Weights (bins, C): one set for all bins, pulled to the defaults; then each bin's own.
 
     Parameters
     ----------
     G : (bins, C, C) from :func:`error_sums`
+    prior : (bins, C) default weights
     scale : mean weighted squared error of a candidate
     spread : (bins,) how many entries count for one (errors of one run of hidden slots are alike)
     common, own : strengths of the two pulls, in *independent* hold-out entries
 
     Examples
     --------
-    >>> network_weights(np.diag([1e6, 3e6])[None], 1.0, np.ones(1)).round(2)
+    >>> even = np.full((1, 2), 0.5)
+    >>> stacked_weights(np.diag([1e6, 3e6])[None], even, 1.0, np.ones(1)).round(2)
     array([[0.75, 0.25]])
     """
-    size, C = G.shape[:2]
-    square = np.maximum(np.diag(G.sum(0)), 1e-300)
-    guess = (square / square.min()) ** -power
-    all_bins = simplex_weights(G.sum(0), guess / guess.sum(), common * scale * float(spread.mean()))
-    return simplex_weights(G, np.broadcast_to(all_bins, (size, C)), own * scale * spread)
+    # A candidate that errs much more than the best has little to add.
+    square = np.maximum(np.diagonal(G, axis1=1, axis2=2), 1e-300)
+    square = square + (SHRINK / (SHRINK + len(G))) * square.mean(axis=0)
+    prior = prior * (square / square.min(axis=1, keepdims=True)) ** -POWER
+    prior = prior / prior.sum(axis=1, keepdims=True)
+    middle = prior.mean(axis=0)
+    together = simplex_weights(G.sum(0), middle, common * scale * float(spread.mean()))
+    tilted = prior * (together / np.maximum(middle, 1e-12))
+    tilted /= tilted.sum(axis=1, keepdims=True)
+    return simplex_weights(G, 0.5 * (tilted + together), own * scale * spread)
 
 
-def group_bins(entries: Array, numbers: int, most: float = 0.3) -> tuple[Index, int]:
-    """Which distance bins share their sums (bins,), and how much the sums may tell.
-
-    ``numbers`` is how many numbers a bin costs over the whole run; no more than ``most`` numbers
-    for each hold-out entry may leave. Bins are cut so that each group holds about as many
-    entries. The second answer: 2 for all products of errors, 1 for the squares only, 0 for
-    nothing, where even one group of products, or of squares, is too much.
+def group_bins(entries: Array, least: float = 60.0) -> Index:
+    """Which classes of distance are judged together (bins,): each group has ``least`` entries.
 
     Examples
     --------
-    >>> group_bins(np.array([600.0, 300.0, 200.0, 100.0]), 100)
-    (array([0, 1, 2, 2]), 2)
-    >>> group_bins(np.array([60.0, 30.0, 20.0, 10.0]), 100)
-    (array([0, 0, 0, 0]), 1)
+    >>> group_bins(np.array([600.0, 30.0, 20.0, 100.0]))
+    array([0, 1, 1, 1])
     """
-    total = float(entries.sum())
-    groups = int(most * total // numbers)
-    if groups < 1:
-        # Squares are about a fifth of all products of nine candidates.
-        return np.zeros(len(entries), np.intp), int(most * total >= numbers / 4)
-    if groups >= len(entries):
-        return np.arange(len(entries)), 2
-    middle = (np.cumsum(entries) - entries / 2) / total
-    place = np.minimum(middle * groups, groups - 1).astype(np.intp)
-    _, group = np.unique(place, return_inverse=True)
-    return group, 2
+    groups, found, gathered = np.zeros(len(entries), np.intp), 0, 0.0
+    for b, n in enumerate(entries):
+        if b and gathered >= least and entries[b:].sum() >= least:
+            found, gathered = found + 1, 0.0
+        groups[b] = found
+        gathered += n
+    return groups
 
 
 def run_lengths(sensor: Index, slot: Index) -> Array:
@@ -229,6 +249,10 @@ def local_weights(
     return simplex_weights(own, prior, sensor_strength * scale)
 
 
+_FAINT = 1e-200
+"""Spreads below that are rounding."""
+
+
 def resolution(values: Array, *, share: float = 0.98) -> float:
     """Largest step of which nearly all of a sensor's readings are multiples; 0 if none.
 
@@ -241,7 +265,9 @@ def resolution(values: Array, *, share: float = 0.98) -> float:
     (0.1, 0.0)
     """
     spread = float(values.std()) if len(values) else 0.0
-    if spread <= 0:
+    if spread > 0:  # a few spikes say nothing of the resolution
+        spread = min(spread, float(np.subtract(*np.percentile(values, [99, 1]))) or spread)
+    if spread < _FAINT:
         return 0.0
     for step in 10.0 ** np.floor(np.log10(spread)) * np.array(STEPS):
         if np.mean(np.abs(values / step - np.round(values / step)) < 1e-4) >= share:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from flfl.model.heads.holdout import (
+from flfl.ensemble.holdout import (
     EDGES,
     LONGEST,
     dark_together,

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.heads import boosted as trees
-from flfl.model.heads import holdout, kalman_em
-from flfl.model.heads import interpolation as alone
-from flfl.model.heads.site import site_head
+from flfl.ensemble import boosting as trees
+from flfl.ensemble import holdout
+from flfl.ensemble import interpolators as alone
+from flfl.ensemble.personal import Curve
+from flfl.ensemble.site_kalman import site_head
+from flfl.model import kalman_em
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Fall = NDArray[np.float32]
+Joint = tuple[kalman_em.Dynamics, kalman_em.Dynamics]
 
 NAMES = (
-    "alone linear",
-    "alone pchip",
-    "alone kriged",
+    "linear",
+    "pchip",
+    "kriged",
+    "site",
+    "factors",
     "shared",
     "shared+pchip",
-    "shared+kriged",
-    "site",
+    "factors+site",
     "site+pchip",
 )
-"""Candidates in the order of ``Candidates.values``."""
+"""Candidates in the order of ``Candidates.values``: the sensor's own interpolations, the owner's joint
+model without the network, the network's factors, the same with own states, the factors with the
+owner's joint model of what they leave."""
 LEAVE_ONE_OUT = NAMES[:-1]
-"""All but ``site+pchip``, which sees the reading itself: the boosted head may not use that one."""
-PARTS = {"sensor heads": (0, 1, 2, 4, 5), "site head": (6, 7)}
-"""Which of them are a part that can be left out."""
-ALONE = 3
+"""All but ``site+pchip``, which sees the reading itself: the boosted one may not use it."""
+WITHOUT_NETWORK = (0, 1, 2, 3, 8)
+"""Those that use nothing but the owner's own readings."""
+OWN = 3
 """How many of them, the first, use nothing but the sensor's own readings."""
 FADE = 24.0
 """Slots after which a sensor's last residual is forgotten, where none follows."""
 ROWS = 700
-"""Rows a sensor on which the boosted head is trained."""
+"""Rows a sensor on which the boosted candidate is trained."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,11 @@ class Candidates:
     Attributes
     ----------
     values : (C, M, N) in the order of ``NAMES``
-    deviations : (3, M, N) standard deviations of the kriged, the shared + kriged and the site one
+    deviations : (4, M, N) standard deviations of the kriged, site, factors and shared ones
     near, near_residual : neighbours of the readings and of the residuals
     slopes : (2, M, N) how the shared curve rises from the slot before, and to the slot after
     dark : (M, N) share of the site's other sensors that have no reading then
-    dynamics : what the site head learned
+    dynamics : of the owner's joint models: of its readings, and of what the factors leave
     """
 
     values: Array
@@ -61,19 +66,12 @@ class Candidates:
     near_residual: alone.Neighbours
     slopes: Array
     dark: Array
-    dynamics: kalman_em.Dynamics
+    dynamics: Joint
 
     @property
     def bins(self) -> Index:
         """Distance bin of every entry, (M, N)."""
         return holdout.distance_bin(self.near.nearest)
-
-    def leave_out(self, parts: Sequence[str]) -> None:
-        """Put the shared curve in the place of those that belong to a part; others are ignored."""
-        shared = self.values[NAMES.index("shared")]
-        for part in parts:
-            for number in PARTS.get(part, ()):
-                self.values[number] = shared
 
 
 def spikes(
@@ -104,7 +102,8 @@ def spikes(
     lone = np.where(known, residual - alone.interpolate_linear(near), 0.0)
     far = known.copy()
     for values in (residual, lone):
-        limit = most * 1.4826 * np.nanmedian(np.where(known, np.abs(values), np.nan), axis=1)
+        rows = zip(np.abs(values), known, strict=True)
+        limit = most * 1.4826 * np.array([np.median(x[k]) if k.any() else 0.0 for x, k in rows])
         far &= np.abs(values) > np.maximum(limit, 1e-3)[:, None]
     feet = (near.value * np.sign(residual)).max(axis=0)
     peaks = far & (feet >= rises * np.abs(residual))
@@ -112,12 +111,7 @@ def spikes(
 
 
 def candidates(
-    Y: Array,
-    J: Mask,
-    curve: Array,
-    without: Array,
-    dynamics: kalman_em.Dynamics | None = None,
-    fall: Fall | None = None,
+    Y: Array, J: Mask, curve: Curve, plain: Curve, dynamics: Joint | None = None
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
@@ -125,50 +119,46 @@ def candidates(
     ----------
     Y : (M, N) readings, any value where unknown
     J : (M, N) known entries
-    curve, without : (M, N) the shared curve, and the same without the entry itself
-    dynamics : of the site head, learned before; None learns them
-    fall : (M, N, 2 * reach + 1) share of a reading's pull on the curve that is left so many
-        slots before and after it; None if not known
+    curve, plain : the personal finish with own states, and without
+    dynamics : of the owner's joint models, learned before; None learns them
 
     Examples
     --------
     >>> t = np.arange(60.0)
     >>> Y, J = np.sin(t / 5)[None], (t % 7 > 0)[None]
-    >>> made = candidates(Y, J, np.zeros((1, 60)), np.zeros((1, 60)))
+    >>> nothing = np.zeros((1, 60))
+    >>> curve = Curve(nothing, nothing, nothing + 1, np.ones((1, 60, 13), np.float32))
+    >>> made = candidates(Y, J, curve, curve)
     >>> made.values.shape, bool(abs(made.values[1] - Y)[0, 7:50].max() < 0.05)
-    ((8, 1, 60), True)
+    ((9, 1, 60), True)
     """
-    pull = curve - without
-    near, kriged, kriged_var = _own(np.where(J, Y, 0.0), J)
-    residual = np.where(J, Y - curve, 0.0)
-    near_residual, shared_kriged, shared_var = _own(residual, J, pull, fall)
-    head, dynamics = site_head(residual, J, dynamics)
-    left = alone.neighbours(np.where(J, residual - head.mean, 0.0), J)
-    site = without + head.loo_mean
+    without, pull = curve.loo, curve.mean - curve.loo
+    own = np.where(J, Y, 0.0)
+    near = alone.neighbours(own, J)
+    kriged, kriged_var = alone.krige(near, alone.fit_kernel(*alone.autocovariance(own, J)))
+    residual = np.where(J, Y - curve.mean, 0.0)
+    near_residual = without_pull(alone.neighbours(residual, J), pull, curve.fall)
+    joint, of_rest = dynamics or (None, None)
+    head, joint = site_head(own, J, joint)
+    rest, of_rest = site_head(np.where(J, Y - plain.mean, 0.0), J, of_rest)
+    left = alone.neighbours(np.where(J, own - head.mean, 0.0), J)
     values = [
         alone.interpolate_linear(near),
         alone.interpolate_pchip(near),
         kriged,
+        head.loo_mean,
+        plain.loo,
         without,
         without + alone.interpolate_pchip(near_residual, decay=FADE),
-        without + shared_kriged,
-        site,
-        site + alone.interpolate_pchip(left, decay=FADE),
+        plain.loo + rest.loo_mean,
+        head.loo_mean + alone.interpolate_pchip(left, decay=FADE),
     ]
-    deviations = np.sqrt(np.stack([kriged_var, shared_var, head.loo_var]))
-    slopes = _slopes(curve, without, pull, fall)
+    deviations = np.sqrt(np.stack([kriged_var, head.loo_var, plain.loo_var, curve.loo_var]))
+    slopes = _slopes(curve.mean, without, pull, curve.fall)
     dark = ((~J).sum(0) - ~J) / max(len(J) - 1, 1)
-    return Candidates(np.stack(values), deviations, near, near_residual, slopes, dark, dynamics)
-
-
-def _own(
-    X: Array, J: Mask, pull: Array | None = None, fall: Fall | None = None
-) -> tuple[alone.Neighbours, Array, Array]:
-    """Neighbours of a series, its kriged estimate and that one's variance."""
-    near = alone.neighbours(X, J)
-    if pull is not None and fall is not None:
-        near = without_pull(near, pull, fall)
-    return near, *alone.krige(near, alone.fit_kernel(*alone.autocovariance(X, J)))
+    return Candidates(
+        np.stack(values), deviations, near, near_residual, slopes, dark, (joint, of_rest)
+    )
 
 
 def without_pull(near: alone.Neighbours, pull: Array, fall: Fall) -> alone.Neighbours:
@@ -195,15 +185,10 @@ def without_pull(near: alone.Neighbours, pull: Array, fall: Fall) -> alone.Neigh
     return alone.Neighbours(value, near.distance)
 
 
-def _slopes(curve: Array, without: Array, pull: Array, fall: Fall | None) -> Array:
-    """Rise of the shared curve into every slot and out of it, its own reading left out (2, M, N).
-
-    Without ``fall`` the pull is taken to be the same one slot further.
-    """
-    before, after = pull, pull
-    if fall is not None:
-        middle = fall.shape[2] // 2
-        before, after = pull * fall[:, :, middle - 1], pull * fall[:, :, middle + 1]
+def _slopes(curve: Array, without: Array, pull: Array, fall: Fall) -> Array:
+    """Rise of the shared curve into every slot and out of it, its own reading left out (2, M, N)."""
+    middle = fall.shape[2] // 2
+    before, after = pull * fall[:, :, middle - 1], pull * fall[:, :, middle + 1]
     slopes = np.zeros((2, *curve.shape))
     slopes[0, :, 1:] = (without - curve)[:, 1:] + before[:, 1:] + np.diff(curve, axis=1)
     slopes[1, :, :-1] = (curve - without)[:, :-1] - after[:, :-1] + np.diff(curve, axis=1)
@@ -250,13 +235,13 @@ def _evidence(c: Candidates, base: Array, phase: Index) -> trees.Evidence:
 
 
 def scale_features(c: Candidates, values: Array) -> Array:
-    """What tells how uncertain an entry is (7, M, N).
+    """What tells how uncertain an entry is (8, M, N).
 
-    Three model deviations, the sensor's own where the whole site is dark, the spread of the
+    Four model deviations, the sensor's own where the whole site is dark, the spread of the
     sensor's own candidates, that of all others (in ``values``, perhaps with a boosted one),
     a constant.
     """
-    own, others = values[:ALONE].std(axis=0), values[ALONE:].std(axis=0)
+    own, others = values[:OWN].std(axis=0), values[OWN:].std(axis=0)
     dark = c.dark * c.deviations[0]
     return np.stack([*c.deviations, dark, own, others, np.ones_like(own)])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.heads.kalman_em import Dynamics, fit_kalman_em, leave_one_out, smooth
+from flfl.model.kalman_em import Dynamics, fit_kalman_em, leave_one_out, smooth
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

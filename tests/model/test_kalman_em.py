@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from flfl.model.heads import kalman_em as ke
-from flfl.model.heads.site import site_head
+from flfl.ensemble.site_kalman import site_head
+from flfl.model import kalman_em as ke
 
 
 def prior(dyn, N):

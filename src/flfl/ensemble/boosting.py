@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-from flfl.model.heads.interpolation import Neighbours
+from flfl.ensemble.interpolators import Neighbours
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -60,7 +60,7 @@ def features(evidence: Evidence, rows: Index, slots: Index) -> Table:
 
     Examples
     --------
-    >>> from flfl.model.heads.interpolation import neighbours
+    >>> from flfl.ensemble.interpolators import neighbours
     >>> Y, J = np.arange(6.0)[None], np.ones((1, 6), bool)
     >>> near = neighbours(Y, J, 1)
     >>> rise = np.ones((2, 1, 6))

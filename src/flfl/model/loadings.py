@@ -1,0 +1,180 @@
+"""The release and the loadings: what is known of the factors, and how sensors depend on them.
+
+Rows are sensors. ``copy_it = p_i . q_t + e_it`` with ``var e_it = r_i + sigma_it^2``: what the factors
+do not explain, and the added error. The release of a slot is
+``z_t = sum_i J_it w_i phi_i copy_it``, the first ``k_t`` functions ``phi`` of the basis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.model.state_space import Posterior
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+RIDGE = 1e-9
+"""Ridge on R_t, relative to its mean diagonal."""
+LEAST_NOISE = 1e-3
+"""Least residual variance of a sensor, relative to the mean square of its series."""
+
+
+def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
+    """How many numbers are released at each slot: ``share`` of its readings, at most half of them.
+
+    Fractions are saved up, three numbers at the most.
+
+    Examples
+    --------
+    >>> numbers_a_slot(np.array([5, 5, 5, 2, 1]), 0.5, 4)
+    array([2, 2, 2, 1, 0])
+    """
+    saved, out = 0.0, np.zeros(len(counts), np.int64)
+    for t, n in enumerate(counts.tolist()):
+        saved += share * n
+        out[t] = min(int(saved + 1e-9), n // 2, most)
+        saved = min(saved - out[t], 3.0)
+    return out
+
+
+def released(copies: Array, weights: Array, phi: Array, numbers: Index) -> Array:
+    """Some sensors' part of the release: ``z_t`` (N, K), zero beyond each slot's numbers.
+
+    Parameters
+    ----------
+    copies : (m, N) centred, zero where there is none
+    weights : (m,); phi : (m, K); numbers : (N,)
+    """
+    z = copies.T @ (weights[:, None] * phi)
+    return np.where(np.arange(phi.shape[1]) < numbers[:, None], z, 0.0)
+
+
+@dataclass(frozen=True)
+class Design:
+    """How some sensors enter the release, before noise is inverted: additive over sensors.
+
+    Attributes
+    ----------
+    F : (N, K, k) ``sum_i J_it w_i phi_i p_i'``
+    R : (N, K, K) ``sum_i J_it w_i^2 (r_i + sigma_it^2) phi_i phi_i'``
+    """
+
+    F: Array
+    R: Array
+
+    def __sub__(self, other: Design) -> Design:
+        return Design(self.F - other.F, self.R - other.R)
+
+
+def design(P: Array, noise: Array, weights: Array, phi: Array) -> Design:
+    """The design of some sensors.
+
+    Parameters
+    ----------
+    P : (m, k) loadings
+    noise : (m, N) variance of each copy around ``p . q``, 0 where there is no copy
+    """
+    (m, K), k, N = phi.shape, P.shape[1], noise.shape[1]
+    seen = (noise > 0).astype(float)
+    lead = (weights[:, None, None] * phi[:, :, None] * P[:, None, :]).reshape(m, -1)
+    spread = (weights[:, None, None] ** 2 * phi[:, :, None] * phi[:, None, :]).reshape(m, -1)
+    return Design((seen.T @ lead).reshape(N, K, k), (noise.T @ spread).reshape(N, K, K))
+
+
+def information(made: Design, z: Array, numbers: Index) -> tuple[Array, Array]:
+    """What a release tells about the factors: ``F' R^-1 F`` (N, k, k) and ``F' R^-1 z`` (N, k)."""
+    F, R = used(made, numbers)
+    W = np.linalg.solve(R, F)
+    return F.swapaxes(1, 2) @ W, np.einsum("tqa,tq->ta", W, z)
+
+
+def used(made: Design, numbers: Index) -> tuple[Array, Array]:
+    """F and R of the numbers that were released; the others say nothing, and have variance one."""
+    K = made.F.shape[1]
+    there = np.arange(K) < numbers[:, None]
+    R = np.where(there[:, :, None] & there[:, None, :], made.R, 0.0)
+    d = np.arange(K)
+    level = np.trace(R, axis1=1, axis2=2) / np.maximum(numbers, 1)
+    # A slot of which nothing is left, after the own part was taken away, says nothing either.
+    there &= (level > 0)[:, None]
+    R[:, d, d] += np.where(there, RIDGE * level[:, None], 1.0)
+    return np.where(there[:, :, None], made.F, 0.0), R
+
+
+def fit_loadings(
+    Y: Array, J: Array, sigma2: Array, post: Posterior, r: Array, rounds: int = 1
+) -> tuple[Array, Array]:
+    """Loadings and residual variances of some series against the posterior of the factors.
+
+    ``p_i = (sum_t w_it (m_t m_t' + V_t) + I)^-1 sum_t w_it y_it m_t`` with the weights
+    ``w_it = J_it / (r_i + sigma_it^2)``, and r_i from the residuals.
+
+    Parameters
+    ----------
+    Y, J, sigma2 : (m, N) series, 1 where known, variance of the added error
+    r : (m,) residual variance so far
+
+    Returns
+    -------
+    P : (m, k); r : (m,)
+    """
+    mean, (N, k) = post.mean, post.mean.shape
+    m = len(Y)
+    W = J / (r[:, None] + sigma2)
+    squares = (mean[:, :, None] * mean[:, None, :] + post.cov).reshape(N, -1)
+    H = (W @ squares).reshape(m, k, k) + np.eye(k)
+    P = np.linalg.solve(H, ((W * Y) @ mean)[..., None])[..., 0]
+    spread = np.einsum("ia,tab,ib->it", P, post.cov, P, optimize=True)
+    square = W * ((Y - P @ mean.T) ** 2 + spread - sigma2)
+    floor = LEAST_NOISE * (J * Y**2).sum(1) / np.maximum(J.sum(1), 1)
+    r_new = square.sum(1) / np.maximum(W.sum(1), 1e-12)
+    return P, np.maximum(r_new, np.maximum(floor, 1e-9))
+
+
+def unforeseen(
+    C: Array,
+    P: Array,
+    noise: Array,
+    own: tuple[Array, Array],
+    made: Design,
+    numbers: Index,
+    post: Posterior,
+) -> Array:
+    """Mean square of what the release leaves open of each copy when that copy is taken out (m,).
+
+    A copy moves its own curve by the share ``h_it = p_i' V_t F_t' R_t^-1 w_i phi_i`` of itself, so
+    without it the curve is off by ``(c_it - p_i . m_t) / (1 - h_it)``.
+
+    Parameters
+    ----------
+    C : (m, N) copies, zero where there is none
+    P : (m, k) loadings; noise : (m, N) variance of the copies, 0 where there is none
+    own : weights (m,) and functions (m, K) of these sensors
+    made, numbers, post : of all sensors, and the posterior under them
+    """
+    F, R = used(made, numbers)
+    W = np.linalg.solve(R, F)  # R^-1 F
+    weights, phi = own
+    h = np.einsum("iq,tqa,tab,ib->it", weights[:, None] * phi, W, post.cov, P, optimize=True)
+    J = noise > 0
+    e = np.where(J, (C - P @ post.mean.T) / (1 - np.clip(h, 0.0, 0.95)), 0.0)
+    return (e**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1)
+
+
+def rounded(P: Array, r: Array, J: Array, sigma2: Array, post: Posterior) -> tuple[Array, Array]:
+    """Loadings as they are published: rounded to about a quarter of their standard errors.
+
+    More digits would tell about single copies and help nobody. The grid is a power of two, so that
+    it tells nothing itself; residual variances keep four bits.
+    """
+    n, k = np.maximum(J.sum(axis=1), 1.0), P.shape[1]
+    power = np.maximum((J @ post.mean**2) / n[:, None], 1e-12)
+    W = (J / (r[:, None] + sigma2)).sum(axis=1)
+    error = 1.0 / np.sqrt(1.0 + W[:, None] * power)
+    grid = np.exp2(np.floor(np.log2(error / 4)))
+    assert grid.shape == (len(P), k)
+    return np.rint(P / grid) * grid, np.exp2(np.rint(np.log2(r) * 16) / 16)

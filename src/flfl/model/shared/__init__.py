@@ -1,1 +1,0 @@
-"""The shared fit: a dynamic factor model that the coordinator sees through one projection."""

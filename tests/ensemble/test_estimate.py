@@ -1,0 +1,104 @@
+"""What an owner makes at home of its readings and the network's factors."""
+
+import numpy as np
+import pytest
+
+from flfl.ensemble import estimate, personal
+from flfl.ensemble.candidates import phase
+from flfl.ensemble.estimate import Home, Units
+from flfl.model.state_space import Dynamics
+
+
+def home(seed=0, m=3, N=400, noise=0.3, known=0.6):
+    """Sensors that follow one factor, which the network knows well."""
+    rng = np.random.default_rng(seed)
+    q = np.zeros(N)
+    for t in range(1, N):
+        q[t] = 0.97 * q[t - 1] + 0.25 * rng.standard_normal()
+    truth = 5 + rng.uniform(0.5, 2, (m, 1)) * q + noise * rng.standard_normal((m, N))
+    J = rng.random((m, N)) < known
+    seen = q + 0.2 * rng.standard_normal(N)
+    dynamics = Dynamics(np.array([[0.97]]), np.array([[0.06]]))
+    shared = personal.Shared(
+        np.full((N, 1, 1), 25.0), 25.0 * seen[:, None], dynamics, np.ones((m, 1)), np.full(m, 0.5)
+    )
+    units = Units("none", np.full((m, N), 5.0), 1.0)
+    Y = np.where(J, truth - 5, 0.0)
+    made = Home(
+        np.where(J, truth, np.nan),
+        Y,
+        J,
+        units,
+        np.zeros_like(Y),
+        phase(np.arange(N), 24),
+        False,
+        0.9,
+    )
+    return made, shared, truth
+
+
+def recovered(made, shared, seed=0):
+    return estimate.recover(made, shared, np.random.default_rng(seed))
+
+
+def test_estimates_and_intervals_are_those_of_the_readings_units():
+    made, shared, truth = home(N=1200)
+    out = recovered(made, shared)
+    gaps = ~made.known
+    assert np.isfinite(out.estimate).all()
+    assert (out.lower <= out.upper).all()
+    assert np.abs(out.estimate - truth)[gaps].mean() < 0.4
+    inside = (out.lower <= truth) & (truth <= out.upper)
+    assert 0.8 < inside[gaps].mean() <= 1
+
+
+def test_a_network_that_lies_costs_little():
+    made, shared, truth = home(N=1200)
+    lie = personal.Shared(
+        shared.information, -2 * shared.vector, shared.dynamics, shared.P, shared.r
+    )
+    nothing = personal.Shared(
+        0 * shared.information, 0 * shared.vector, shared.dynamics, 0 * shared.P, shared.r
+    )
+    gaps = ~made.known
+    honest, lied, alone = (
+        np.abs(recovered(made, s).estimate - truth)[gaps].mean() for s in (shared, lie, nothing)
+    )
+    assert honest < alone
+    assert lied < 1.1 * alone
+
+
+def test_what_is_held_out_is_judged_without_itself():
+    made, shared, _ = home()
+    out = recovered(made, shared)
+    held = np.isfinite(out.holdout)
+    assert (held <= made.known).all()
+    assert held.sum() > 20
+    np.testing.assert_array_equal(np.isfinite(out.inside), held)
+    i, t = np.argwhere(held)[7]
+    Y = made.Y.copy()
+    raw = made.raw.copy()
+    Y[i, t] += 0.5
+    raw[i, t] += 0.5
+    changed = Home(
+        raw, Y, made.known, made.units, made.guess, made.phase, made.boost, made.coverage
+    )
+    again = recovered(changed, shared)
+    assert abs(again.holdout[i, t] - out.holdout[i, t]) < 0.1
+
+
+@pytest.mark.parametrize("spoil", ["silent", "nothing", "constant", "few slots", "one sensor"])
+def test_odd_owners_are_no_exception(spoil):
+    size = {"few slots": {"N": 14}, "one sensor": {"m": 1}}.get(spoil, {})
+    made, shared, _ = home(**size)
+    J, Y, raw = made.known.copy(), made.Y.copy(), made.raw.copy()
+    if spoil == "silent":
+        J[0] = False
+    if spoil == "nothing":
+        J[:] = False
+    if spoil == "constant":
+        Y[:], raw[:] = 0.0, 5.0
+    odd = Home(raw, np.where(J, Y, 0), J, made.units, made.guess, made.phase, False, 0.9)
+    out = recovered(odd, shared)
+    for values in (out.estimate, out.lower, out.upper):
+        assert np.isfinite(values).all()

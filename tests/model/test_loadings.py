@@ -1,0 +1,173 @@
+"""What a release says about the factors, and how sensors depend on them."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flfl.model import loadings
+from flfl.model.state_space import Posterior, smooth
+from gaussian import condition, draw_dynamics, path_covariance, rows_of
+
+
+def released_path(seed, M=7, N=25, K=3, k=3):
+    """Copies of M sensors, their release, and all that is public about them."""
+    rng = np.random.default_rng(seed)
+    dynamics = draw_dynamics(k, rng)
+    J = rng.random((M, N)) < 0.7
+    P, phi, w = rng.standard_normal((M, k)), rng.standard_normal((M, K)), rng.uniform(0.5, 2, M)
+    noise = J * rng.uniform(0.2, 2, (M, 1)) * rng.uniform(0.5, 2, (M, N))
+    numbers = np.minimum(rng.integers(0, K + 1, N), J.sum(axis=0))
+    copies = J * rng.standard_normal((M, N))
+    return dynamics, J, P, phi, w, noise, numbers, copies
+
+
+def dense_release(dynamics, J, P, phi, w, noise, numbers):
+    """The release as rows of the whole path, with the covariance of its noise."""
+    N, rows, slots, blocks = J.shape[1], [], [], []
+    for t in range(N):
+        B = (phi * w[:, None])[:, : numbers[t]].T * J[:, t]
+        rows.append(B @ P)
+        slots += [t] * numbers[t]
+        blocks.append(B @ np.diag(noise[:, t]) @ B.T)
+    H = rows_of(np.array(slots, int), np.concatenate(rows), N)
+    R, at = np.zeros((len(slots), len(slots))), 0
+    for block in blocks:
+        R[at : at + len(block), at : at + len(block)] = block
+        at += len(block)
+    return H, R
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_the_posterior_given_a_release_is_exact(seed):
+    dynamics, J, P, phi, w, noise, numbers, copies = released_path(seed)
+    z = loadings.released(copies, w, phi, numbers)
+    made = loadings.design(P, noise, w, phi)
+    post = smooth(*loadings.information(made, z, numbers), dynamics)
+    H, R = dense_release(dynamics, J, P, phi, w, noise, numbers)
+    used = np.arange(z.shape[1]) < numbers[:, None]
+    cov = path_covariance(dynamics, J.shape[1])
+    ridge = 1e-9 * np.repeat([np.trace(made.R[t][:n, :n]) / n for t, n in enumerate(numbers) if n],
+                             numbers[numbers > 0])  # fmt: skip
+    mean, spread = condition(cov, H, R + np.diag(ridge), z[used])
+    np.testing.assert_allclose(post.mean.ravel(), mean, atol=1e-8)
+    N, k = post.mean.shape
+    dense = spread.reshape(N, k, N, k)[np.arange(N), :, np.arange(N)]
+    np.testing.assert_allclose(post.cov, dense, atol=1e-8)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_designs_add_up_and_the_own_part_can_be_taken_out(seed):
+    _, _, P, phi, w, noise, numbers, copies = released_path(seed)
+    own = np.arange(len(P)) < 3
+    whole, part, rest = (
+        loadings.design(P[rows], noise[rows], w[rows], phi[rows])
+        for rows in (slice(None), own, ~own)
+    )
+    np.testing.assert_allclose((whole - part).F, rest.F, atol=1e-12)
+    np.testing.assert_allclose((whole - part).R, rest.R, atol=1e-12)
+    z = loadings.released(copies, w, phi, numbers)
+    mine = loadings.released(copies[own], w[own], phi[own], numbers)
+    others = loadings.released(copies[~own], w[~own], phi[~own], numbers)
+    np.testing.assert_allclose(z - mine, others, atol=1e-12)
+    assert (z[np.arange(z.shape[1]) >= numbers[:, None]] == 0).all()
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_with_clean_readings_instead_of_the_own_copies(seed):
+    """The finish at home: the release without the own part, and the own readings as they are."""
+    dynamics, J, P, phi, w, noise, numbers, copies = released_path(seed, K=2)
+    own, rng = np.arange(len(P)) < 3, np.random.default_rng(seed + 1)
+    numbers = np.minimum(numbers, J[~own].sum(axis=0))
+    z = loadings.released(copies, w, phi, numbers)
+    z = z - loadings.released(copies[own], w[own], phi[own], numbers)
+    made = loadings.design(P, noise, w, phi)
+    made = made - loadings.design(P[own], noise[own], w[own], phi[own])
+    information, vector = loadings.information(made, z, numbers)
+    Y, c = rng.standard_normal(J[own].shape), rng.uniform(0.1, 1, own.sum())
+    for i, t in np.argwhere(J[own]):
+        information[t] += np.outer(P[i], P[i]) / c[i]
+        vector[t] += P[i] * Y[i, t] / c[i]
+    post = smooth(information, vector, dynamics)
+
+    H, R = dense_release(dynamics, J[~own], P[~own], phi[~own], w[~own], noise[~own], numbers)
+    i, t = np.nonzero(J[own])
+    H_all = np.concatenate([H, rows_of(t, P[own][i], J.shape[1])])
+    R_all = np.zeros((len(H_all), len(H_all)))
+    R_all[: len(R), : len(R)] = R + 1e-9 * np.diag(np.diag(R))
+    R_all[range(len(R), len(H_all)), range(len(R), len(H_all))] = c[i]
+    used = np.arange(z.shape[1]) < numbers[:, None]
+    y = np.concatenate([z[used], Y[i, t]])
+    mean, _ = condition(path_covariance(dynamics, J.shape[1]), H_all, R_all, y)
+    np.testing.assert_allclose(post.mean.ravel(), mean, atol=1e-6)
+
+
+def certain(mean):
+    """A posterior without doubt."""
+    N, k = mean.shape
+    zero = np.zeros((N, k, k))
+    return Posterior(mean, zero, zero[1:], np.zeros((3, k, k)))
+
+
+def test_known_loadings_are_found_again():
+    rng = np.random.default_rng(0)
+    N, k, m = 4000, 4, 5
+    mean, P = rng.standard_normal((N, k)), rng.standard_normal((m, k))
+    J = (rng.random((m, N)) < 0.6).astype(float)
+    sigma2 = J * rng.choice([0.5, 2.0], (m, N))
+    r = rng.uniform(0.1, 0.5, m)
+    error = np.sqrt(r[:, None] + sigma2) * rng.standard_normal((m, N))
+    Y = J * (P @ mean.T + error)
+    fitted, left = loadings.fit_loadings(Y, J, sigma2, certain(mean), np.ones(m))
+    for _ in range(3):
+        fitted, left = loadings.fit_loadings(Y, J, sigma2, certain(mean), left)
+    np.testing.assert_allclose(fitted, P, atol=0.15)
+    np.testing.assert_allclose(left, r, atol=0.15)
+
+
+def test_a_sensor_without_copies_has_no_loadings():
+    mean = np.random.default_rng(0).standard_normal((50, 2))
+    zero = np.zeros((1, 50))
+    P, r = loadings.fit_loadings(zero, zero, zero, certain(mean), np.ones(1))
+    assert (P == 0).all()
+    assert (r > 0).all()
+    P, r = loadings.rounded(P, r, zero, zero, certain(mean))
+    assert np.isfinite(P).all()
+    assert np.isfinite(r).all()
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32))
+def test_loadings_are_rounded_within_a_quarter_of_their_standard_error(seed):
+    rng = np.random.default_rng(seed)
+    N, k, m = 200, 3, 4
+    mean = rng.standard_normal((N, k)) * 10.0 ** rng.uniform(-3, 3)
+    J = (rng.random((m, N)) < rng.uniform(0.05, 1)).astype(float)
+    sigma2, r = J * rng.uniform(0.1, 4, (m, 1)), 10.0 ** rng.uniform(-6, 3, m)
+    P = rng.standard_normal((m, k)) / 10.0 ** rng.uniform(-3, 3)
+    made, left = loadings.rounded(P, r, J, sigma2, certain(mean))
+    W = J / (r[:, None] + sigma2)
+    error = 1 / np.sqrt(
+        1 + W.sum(axis=1)[:, None] * (J @ mean**2) / np.maximum(J.sum(1), 1)[:, None]
+    )
+    assert (np.abs(made - P) <= error / 8 + 1e-12).all()  # half a step, a step at most a quarter
+    grid = np.exp2(np.floor(np.log2(error / 4)))
+    np.testing.assert_allclose(made / grid, np.rint(made / grid), atol=1e-6)
+    np.testing.assert_allclose(np.log2(left) * 16, np.rint(np.log2(left) * 16), atol=1e-9)
+    assert (np.abs(np.log2(left / r)) <= 1 / 32 + 1e-9).all()
+
+
+@settings(max_examples=60)
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=60), share=st.floats(0.01, 1),
+    most=st.integers(1, 20),
+)  # fmt: skip
+def test_numbers_a_slot(counts, share, most):
+    n = np.array(counts)
+    out = loadings.numbers_a_slot(n, share, most)
+    assert ((out >= 0) & (out <= n // 2) & (out <= most)).all()
+    assert (out.cumsum() <= share * n.cumsum() + 1e-6).all()
+    steady = loadings.numbers_a_slot(np.full(1000, 20), min(share, 0.45), 20)
+    assert abs(steady.sum() - min(share, 0.45) * 20000) < 3
