@@ -6,15 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from sklearn.exceptions import NotFittedError
 
 from flfl import FLFL, load_model, recover, save_model
 from flfl.cli import main
 from flfl.data.synth import synthesize
 from flfl.data.write import write_recovered, write_sensors
+from flfl.engines import inprocess
 from flfl.errors import InputError
-from flfl.estimators.dynamic import _NewSensors
-from flfl.federation.factors import PROTOCOL
+from flfl.estimators.flfl import _NewSensors
 from flfl.federation.messages import decode_question
+from flfl.protocol.schema import PROTOCOL
 
 OLD, NEW = 400, 80
 
@@ -38,28 +40,30 @@ def truth(network):
     return full.values.to_numpy()
 
 
-def test_new_slots_take_few_rounds_and_release_only_themselves(network, first):
+def copies(run):
+    return {name: kept.copies for name, kept in run.sites.items()}
+
+
+def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first):
     table, sensors = network
     warm = FLFL(effort="quick", secure=False)  # the tap reads plain messages
-    kinds, new_slots = [], []
+    kinds, stretches = [], set()
 
     def tap(direction, _site, data):
         if direction == "down":
             question = decode_question(data, PROTOCOL, {})
             kinds.append(question.kind)
-            if question.kind == "round":
-                new_slots.append(question.body["m"].shape[0])
+            if question.kind == "publish":
+                stretches.add((int(question.body["start"]), int(question.body["stop"])))
 
     warm.tap = tap
     warm.fit(table.values, sensors=sensors, warm_start=first.remembered_)
-    assert warm.n_rounds_ <= 6
-    assert set(new_slots) == {NEW}
-    assert not {"basis", "whiten", "guard", "trial", "units"} & set(kinds)
-    assert warm.ledger_.numbers <= 0.3 * table.known[OLD:].sum()
-    for site, (_, memory) in warm.remembered_.sites.items():
-        before = first.remembered_.sites[site][1]
-        np.testing.assert_array_equal(memory.B, before.B)
-        np.testing.assert_array_equal(memory.P, before.P)
+    assert stretches == {(OLD, OLD + NEW)}
+    assert set(kinds) == {"resume", "publish", "release", "begin", "finish"}
+    assert warm.n_rounds_ == 1
+    assert warm.ledger_.numbers <= 0.5 * table.known[OLD:].sum()
+    for site, before in copies(first.remembered_).items():
+        np.testing.assert_array_equal(copies(warm.remembered_)[site][:, :OLD], before)
 
 
 def test_going_on_is_nearly_as_good_as_starting_over(network, first):
@@ -95,27 +99,69 @@ def test_a_new_sensor_folds_in_without_a_round(network):
     assert error < np.abs(alone - truth(network)[:, 12:])[gaps].mean()
 
 
-def test_nothing_but_held_out_errors_leaves_a_new_sensor(network):
+def test_nothing_leaves_a_new_sensor(network, first, monkeypatch):
+    """No message at all: neither is a site made, nor a copy."""
+    table, _ = network
+    said = []
+    monkeypatch.setattr(inprocess, "run", lambda *arguments: said.append(arguments))
+    newcomers = table.values.iloc[:OLD, :2].add_prefix("new ")
+    newcomer = _NewSensors(first.remembered_, effort="quick", coverage=0.9, random_state=0)
+    newcomer.fit(newcomers)
+    assert not said
+    assert newcomer.ledger_.bytes_up == newcomer.ledger_.bytes_down == 0
+    assert np.isnan(newcomer.added_error_).all()
+    assert not hasattr(newcomer, "remembered_")
+
+
+def test_thirty_nights(network):
+    """Without limit, and every copy stays as it was made."""
+    values = network[0].values.iloc[:, :6]
+    sites = [f"owner {i % 3}" for i in range(6)]
+    model = FLFL(effort="quick", rank=3).partial_fit(values.iloc[:120], sites=sites)
+    kept = copies(model.remembered_)
+    for night in range(30):
+        model.partial_fit(values.iloc[120 + 2 * night : 122 + 2 * night])
+        now = copies(model.remembered_)
+        for site, before in kept.items():
+            np.testing.assert_array_equal(now[site][:, : before.shape[1]], before)
+        kept = now
+    assert model.estimates_.shape == (180, 6)
+    assert model.network_.n_slots == 180
+    assert model.network_.numbers[120:].any()
+
+
+def test_a_sensor_that_is_silent_at_first_joins_when_it_speaks(network):
     table, sensors = network
-    there = np.arange(14) < 12
-    model = FLFL(effort="quick").fit(table.values.iloc[:, :12], sensors=sensors.subset(there))
-    newcomer = _NewSensors(run=model.remembered_)
-    newcomer.fit(table.values.iloc[:, 12:])
-    assert newcomer.ledger_.rounds == 0
-    assert newcomer.ledger_.numbers == 0
-    kinds = set(newcomer.ledger_.up)
-    assert kinds == {"adopt", "heads", "mix", "settle", "publish"}
+    values = table.values.copy()
+    values.iloc[:OLD, 3] = np.nan
+    model = FLFL(effort="quick").partial_fit(values.iloc[:OLD], sensors=sensors)
+    assert np.isnan(model.estimates_[:, 3]).all()
+    model.partial_fit(values.iloc[OLD:])
+    assert np.isfinite(model.estimates_[:, 3]).all()
+
+
+def test_without_a_network_slots_are_added_all_the_same(network):
+    table, sensors = network
+    alone = FLFL(effort="quick", sharing="nothing")
+    alone.partial_fit(table.values.iloc[:OLD], sensors=sensors).partial_fit(table.values.iloc[OLD:])
+    whole = FLFL(effort="quick", sharing="nothing").fit(table.values, sensors=sensors)
+    np.testing.assert_array_equal(alone.estimates_, whole.estimates_)
+    with pytest.raises(NotFittedError):
+        alone.fold_in(table.values.iloc[:, :2])
+
+
+def test_a_fit_anew_forgets_the_earlier_run(network):
+    table, sensors = network
+    model = FLFL(effort="quick").fit(table.values.iloc[:OLD], sensors=sensors)
+    assert model.remembered_.n_slots == OLD
+    model.set_params(sharing="nothing").fit(table.values, sensors=sensors)
+    assert not hasattr(model, "remembered_")
 
 
 def test_other_slots_or_sensors_are_refused(network, first):
     table, sensors = network
     with pytest.raises(InputError, match="goes on after"):
         FLFL().fit(table.values.iloc[:OLD], sensors=sensors, warm_start=first.remembered_)
-    with pytest.raises(InputError, match="other sensors"):
-        FLFL().fit(
-            table.values.rename(columns={table.sensor_ids[0]: "stranger"}),
-            warm_start=first.remembered_,
-        )
     with pytest.raises(InputError, match="slots, but the model has"):
         first.fold_in(table.values.iloc[:50, :1])
 
@@ -131,6 +177,8 @@ def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, tmp_pat
         for run in (first.remembered_, loaded)
     )
     np.testing.assert_array_equal(one.estimates_, other.estimates_)
+    assert loaded.plan == first.remembered_.plan
+    assert copies(loaded).keys() == copies(first.remembered_).keys()
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", None])
@@ -164,7 +212,6 @@ def test_the_command_line_goes_on(network, tmp_path):
     result = run("recover", more, "--out", out, "--warm-start", model, *common)
     assert result.exit_code == 0, result.output
     assert pd.read_csv(out).notna().all().all()
-    assert "rounds" in result.output
     refused = run("recover", more, "--out", out, "--warm-start", readings, *common)
     assert refused.exit_code == 2
     assert "not a saved model" in refused.stderr

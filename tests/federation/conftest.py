@@ -5,9 +5,9 @@ import functools
 import pytest
 
 import grid
+import together
 from broker import Mosquitto
 from flfl.engines import inprocess
-from flfl.engines.mqtt import together
 from flfl.engines.mqtt.link import Broker
 
 

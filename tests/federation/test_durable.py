@@ -3,6 +3,7 @@
 import random
 import resource
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,52 +13,63 @@ from flfl.engines import inprocess
 from flfl.errors import FLFLError, InputError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.durable import DurableCoordinator, DurableSite, ReplayError
-from flfl.federation.factors import PROTOCOL, FactorPlan, FactorSite, coordinate
-from flfl.federation.factors.keeping import Sensing
 from flfl.federation.journal import Journal, JournalError
 from flfl.federation.ledger import Ledger
 from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
+from flfl.protocol.client import Client
+from flfl.protocol.copier import AddedError, Copier
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import Owner, Table
+from flfl.protocol.plan import Plan
+from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.server import Coordination
+from flfl.protocol.state import network_to_arrays
 
 
 @pytest.fixture(scope="module")
 def network():
-    return synthesize(8, 100, rank=2, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
+    return synthesize(8, 200, rank=2, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
 
 
 class Parties:
-    """A coordinator and four sites that can be made anew from their journals."""
+    """A coordinator and four sites that can be made anew from their journals and copy stores."""
 
     def __init__(self, network, folder, secure):
+        folder.mkdir(exist_ok=True)
         self.table, self.sensors = network
         self.folder, self.secure = folder, secure
         self.plane = to_plane(self.sensors.coordinates, self.sensors.kind)
-        self.plan = FactorPlan(box=map_box(self.plane), boost=False)
+        self.plan = Plan(box=map_box(self.plane), rank=3, rounds=2, period=24)
         self.names = [f"site{n}" for n in range(4)]
         self.identities = {n: Identity.generate() for n in self.names}
         self.roster = Roster({n: i.public for n, i in self.identities.items()})
+        for name in self.names:
+            CopyStore.create(folder / f"{name}.copies", folder / f"{name}.marker").close()
         self.sites = {name: self.site(name) for name in self.names}
 
     def site(self, name):
         n = int(name[4:])
         Y, known = self.table.values.to_numpy().T[n::4], self.table.known.T[n::4]
-        sensing = Sensing(
-            name, self.sensors.ids[n::4], Y, known, self.plane[n::4], self.table.positions
-        )
+        slots = np.arange(len(self.table.values))
+        own = Table(
+            name, self.sensors.ids[n::4], Y, known, self.plane[n::4], self.table.positions,
+            slots * 3600, 3600,
+        )  # fmt: skip
         secret = name.encode().ljust(32, b"!")
+        store = CopyStore.open(self.folder / f"{name}.copies", self.folder / f"{name}.marker")
+        signer = inprocess.Signer(self.identities[name], self.roster)
+        client = Client(Owner(own, Copier(secret, store), AddedError()), self.plan, signer)
         hiding = SecureSite(name, self.identities[name], self.roster, secret)
-        self.program = FactorSite(sensing, self.plan, 0)
-        site = Site(name, self.program, PROTOCOL, hiding if self.secure else None)
+        site = Site(name, client, PROTOCOL, hiding if self.secure else None)
         return DurableSite(site, self.folder / f"{name}.journal")
 
     def coordinator(self):
-        sizes = {}
-        self.run = coordinate(self.plan, len(self.table.values), Ledger(), sizes)
+        self.run = Coordination(self.plan, self.table.positions, Ledger())
         sums = SecureSums(self.roster, "run") if self.secure else None
-        return DurableCoordinator(
-            Coordinator(self.run.program(), PROTOCOL, self.names, sizes, security=sums), self.folder
-        )
+        inner = Coordinator(self.run.program(), PROTOCOL, self.names, self.run.sizes, security=sums)
+        return DurableCoordinator(inner, self.folder)
 
     def carry(self, crash):
         """Until the end; ``crash`` says before each message who dies: a site, the coordinator."""
@@ -84,9 +96,10 @@ class Parties:
                 coordinator.close()
                 coordinator = self.coordinator()
                 outbox = list(coordinator.start())
-        state = self.run.published.state
-        series = [site._site.program.recover() for site in self.sites.values()]
-        return [state.m, state.A, state.S, state.F, state.R, *series]
+        for name, site in self.sites.items():  # one that was killed is as it was
+            site.close()
+            assert self.site(name).replayed
+        return network_to_arrays(self.run.network)
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -95,8 +108,8 @@ def test_killed_and_resumed_gives_the_same_bits(network, tmp_path, secure):
     rng = random.Random(3)
     fates = [*[""] * 20, "site", "site after", "before", "after"]
     broken = Parties(network, tmp_path / "broken", secure).carry(lambda: rng.choice(fates))
-    for one, other in zip(whole, broken, strict=True):
-        np.testing.assert_array_equal(other, one)
+    for name, array in whole.items():
+        np.testing.assert_array_equal(broken[name], array)
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -138,15 +151,26 @@ def test_a_question_answered_once_is_answered_the_same_and_no_other_of_its_numbe
     assert parties.sites[name].receive(question) == answer
 
 
-def test_other_readings_at_the_restart_are_noticed(network, tmp_path):
-    parties = Parties(network, tmp_path, False)
+def told_some(network, folder):
+    """Parties that have heard the first questions of a run."""
+    parties = Parties(network, folder, False)
     inner = parties.coordinator()
     outbox = list(inner.start())
-    while inner.answered < 2:
+    while inner.answered < 4:
         name, question = outbox.pop(0)
         outbox += inner.receive(parties.sites[name].receive(question))
-    table, _ = network
+    return parties
+
+
+def test_other_readings_at_the_restart_change_nothing_that_was_copied(network, tmp_path):
+    parties, (table, _) = told_some(network, tmp_path), network
     parties.table = type(table)(table.values + 1.0 + table.values**2, table.positions, table.step)
+    assert parties.site("site0").replayed >= 4
+
+
+def test_another_program_at_the_restart_is_noticed(network, tmp_path):
+    parties = told_some(network, tmp_path)
+    parties.plan = replace(parties.plan, rank=1)
     with pytest.raises(ReplayError, match="not the one that was sent before"):
         parties.site("site0")
 

@@ -11,10 +11,8 @@ from flfl.federation.coordinator import Ask, Coordinator, ProtocolError
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import Exchange, Field, Question, encode, kind_of
 from flfl.federation.site import Site
-from flfl.model.shared.windows import numbers_per_reading
 from flfl.privacy.secure_sum import BelowThresholdError
 from flfl.privacy.secure_sum.wire import peek
-from parties import parties
 
 pytestmark = pytest.mark.usefixtures("every_engine")
 
@@ -61,7 +59,7 @@ def program(got):
 def federation(n, secure, asks=program, witness=None):
     got = []
     names = [f"s{i}" for i in range(n)]
-    sums, hiding = inprocess.secure(names) if secure else (None, {})
+    sums, hiding, _ = inprocess.secure(names) if secure else (None, {}, {})
     sites = [
         Site(name, Counting(10.0**i), PROTOCOL, hiding.get(name)) for i, name in enumerate(names)
     ]
@@ -178,7 +176,7 @@ def test_a_sum_of_one_site_is_refused():
 
 
 def test_a_question_that_is_no_sum_is_not_answered_under_masks():
-    sums, hiding = inprocess.secure(["s0", "s1", "s2"])
+    sums, hiding, _ = inprocess.secure(["s0", "s1", "s2"])
     sites = {n: Site(n, Counting(1.0), PROTOCOL, s) for n, s in hiding.items()}
     outbox = list(sums.start())
     while outbox:
@@ -231,7 +229,7 @@ class TestEstimator:
         hidden, plain = self.fit(network), self.fit(network, secure=False)
         assert hidden.secure_
         assert not plain.secure_
-        for name in ("estimates_", "lower_", "upper_", "holdout_", "exposure_"):
+        for name in ("estimates_", "lower_", "upper_", "holdout_", "added_error_"):
             np.testing.assert_array_equal(getattr(hidden, name), getattr(plain, name))
         assert hidden.settings_ == plain.settings_
         assert any("secure sums are off" in note for note in plain.ledger_.notes)
@@ -246,7 +244,8 @@ class TestEstimator:
             assert set(mine) - set(theirs) == set(SECURE)
             payload = sum(size for kind, size in mine.items() if kind not in SECURE)
             assert payload <= 1.3 * theirs.total()
-        assert hidden.ledger_.messages_up["open"] == plain.ledger_.messages_up["open"] == 4
+        sums = [model.ledger_.messages_up["release"] for model in (hidden, plain)]
+        assert sums == [4, 4]
 
     def test_new_slots_and_new_sensors(self, network):
         table, sensors = network
@@ -309,46 +308,3 @@ def test_a_whole_sum_is_not_given_to_a_smaller_cohort_than_prepared_it():
         carry(coordinator, sites, leaves("s2", "count"))
     assert len(got) == 2
     assert got[-1].sites == ("s0", "s1", "s3")
-
-
-class TestDefaultMethod:
-    """Sites that leave a run of the default method."""
-
-    @pytest.fixture
-    def network(self):
-        return synthesize(20, 200, rank=2, noise=0.5, missing=0.2, rng=np.random.default_rng(0))
-
-    def federation(self, network):
-        return parties(*network, n_sites=5, secure=True)
-
-    @pytest.mark.parametrize("kind", ["span", "guard", "window", "weigh"])
-    def test_before_the_upload_the_guard_is_computed_anew(self, network, kind):
-        coordinator, sites, ledger, run = self.federation(network)
-        carry(coordinator, sites, leaves("site3", kind))
-        if kind != "span":  # there it left before there was a guard
-            assert any("site3 left the run: the guard was computed" in n for n in ledger.notes)
-        stayed = [site for site in sites if site.name != "site3"]
-        assert all(np.isfinite(site.program.recover()).all() for site in stayed)
-        assert all(site.program.exposure.max() <= 0.5 + 1e-6 for site in stayed)
-        counts = sum(site.program.J.sum(axis=0) for site in stayed)
-        assert numbers_per_reading(counts, run.windows).max() <= 0.3 + 1e-9
-
-    def test_in_the_upload_the_run_stops_and_nothing_is_opened(self, network):
-        coordinator, sites, _, run = self.federation(network)
-        with pytest.raises(BelowThresholdError, match="site3 left during 'open'"):
-            carry(coordinator, sites, leaves("site3", "open"))
-        assert run.history == []
-
-    def test_after_the_upload_the_last_whole_round_stands(self, network):
-        coordinator, sites, ledger, run = self.federation(network)
-        rounds = []
-
-        def third(site, data):
-            rounds.append(site == "site3" and kind_of(data) == "round")
-            return rounds[-1] and sum(rounds) == 3
-
-        carry(coordinator, sites, third)
-        assert any("site3 left the run: round 3 was left out" in n for n in ledger.notes)
-        assert len(run.history) == 2
-        stayed = [site for site in sites if site.name != "site3"]
-        assert all(np.isfinite(site.program.recover()).all() for site in stayed)

@@ -23,7 +23,7 @@ COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...]
     ("metric", ("x", "x_m", "easting"), ("y", "y_m", "northing")),
 )
 REGION_NAMES = ("region", "region_id")
-SITE_NAMES = ("site", "owner")
+SITE_NAMES = ("site", "owner", "agency", "operator")
 
 
 def id_column(raw: RawFile) -> int:

@@ -26,6 +26,9 @@ from flfl.data.sensor_columns import (
 from flfl.data.table import CoordinateKind, Table, listing
 from flfl.errors import InputError
 
+EACH = "each"
+"""In place of owners: every sensor is its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
@@ -82,7 +85,9 @@ class Sensors:
         )
 
     def with_sites(self, sites: Sequence[str]) -> Sensors:
-        """The same sensors, with the owner of each given."""
+        """The same sensors, with the owner of each given; ``"each"`` is its own."""
+        if isinstance(sites, str) and sites == EACH:
+            return replace(self, sites=self.ids, regions=None)
         if len(sites) != len(self.ids):
             raise InputError(
                 f"{len(sites)} sites are given for {len(self.ids)} sensors",
@@ -109,7 +114,7 @@ def read_sensors(
     ids : sequence of str
         The sensors of the readings. Each must have a row; other rows are ignored, with a note.
     site_column, region_column : str, optional
-        Their names, when they are not ``site`` or ``owner``, and ``region``.
+        Their names, when they are not ``site``, ``owner`` or ``agency``, and ``region``.
     """
     return _describe(load_file(path), ids, site_column, region_column)
 

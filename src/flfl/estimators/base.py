@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from flfl.data.grid import Grid, infer_grid, natural_period
-from flfl.data.sensors import Sensors, sensors_from_frame
+from flfl.data.sensors import EACH, Sensors, sensors_from_frame
 from flfl.data.times import Times
 from flfl.errors import InputError
 from flfl.federation.ledger import Ledger
@@ -196,6 +196,8 @@ def resolve_sensors(
     resolved = sensors or Sensors.bare(ids)
     if resolved.ids != tuple(ids):
         raise InputError("the sensors do not match the table's columns")
+    if isinstance(sites, str) and sites == EACH:
+        return resolved.with_sites(EACH)
     return resolved if sites is None else resolved.with_sites(_site_of_each(ids, sites))
 
 
@@ -205,7 +207,7 @@ def _site_of_each(ids: Sequence[str], sites: Sites) -> list[str]:
         raise InputError(
             f"{sites!r} is one text, not a site for each sensor",
             where="sites",
-            remedy="Give a list in column order, or a mapping from sensor to site",
+            remedy="Give a list in column order, a mapping from sensor to site, or 'each'",
         )
     if isinstance(sites, pd.Series):
         keyed = set(ids) <= {str(name) for name in sites.index}

@@ -1,4 +1,4 @@
-"""What a finished run leaves behind, so that new slots can join it: kept with the owners, 0600."""
+"""What a finished run leaves behind, so that new slots and sensors can join it."""
 
 from __future__ import annotations
 
@@ -6,60 +6,98 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flfl.data.atomic import write_files
 from flfl.errors import InputError
-from flfl.federation.factors.keeping import SiteMemory
-from flfl.federation.factors.program import Published, Settings, State
-from flfl.federation.factors.protocol import FactorPlan
-from flfl.model.shared.windows import Windows
+from flfl.protocol.copy_store import Block, CopyStore, Pin
+from flfl.protocol.owner import digests
+from flfl.protocol.plan import Plan
+from flfl.protocol.public import Network
+from flfl.protocol.state import network_from_arrays, network_to_arrays
 
-FORMAT = 2
-_SITE = ("P", "predictive", "r", "guard_r", "B", "held", "curve", "without")
-_STATE = ("m", "A", "S", "F", "R")
+FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The copies of one site's sensors, as its store has them: (m, N), NaN where there is none."""
+
+    ids: tuple[str, ...]
+    instants: NDArray[np.int64]
+    copies: NDArray[np.float64]
+    sigmas: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """A finished run: the published model, and what each site keeps to itself.
+    """A finished run: the public state, and each site's copies.
 
     Attributes
     ----------
-    plan : the run's settings as agreed
-    published : the shared model
-    sites : each site's sensors and memory, by name
+    network : all that is public
+    sites : each site's copies, by name
+    step : seconds of a slot
     """
 
-    plan: FactorPlan
-    published: Published
-    sites: Mapping[str, tuple[tuple[str, ...], SiteMemory]]
+    network: Network
+    sites: Mapping[str, Kept]
+    step: int
+
+    @property
+    def plan(self) -> Plan:
+        """The run's settings as agreed."""
+        return self.network.plan
 
     @property
     def n_slots(self) -> int:
-        """Slots that the run has seen."""
-        return self.published.windows.n_slots
+        """Slots that the run has released."""
+        return self.network.n_slots
+
+    def store(self, site: str) -> CopyStore:
+        """A store that holds the site's copies."""
+        store, kept, network = CopyStore(), self.sites.get(site), self.network
+        errors = {row.tobytes(): e for row, e in zip(network.sensors, network.error, strict=True)}
+        for i, sensor in enumerate(kept.ids if kept is not None else ()):
+            assert kept is not None
+            there = np.isfinite(kept.copies[i])
+            if there.any():
+                last = kept.copies[i, there][-1], kept.sigmas[i, there][-1] ** 2
+                tags = np.zeros(int(there.sum()), np.uint64)
+                pin = Pin(network.transform, self.step, int(kept.instants[0]), network.season)
+                store.pin(sensor, pin, errors.get(digests([sensor])[0].tobytes(), np.nan))
+                store.append(
+                    sensor,
+                    Block(
+                        kept.instants[there],
+                        kept.copies[i, there],
+                        kept.sigmas[i, there],
+                        tags,
+                        *last,
+                    ),
+                )
+        return store
 
 
 def save_model(path: str | Path, run: Remembered) -> None:
-    """Write a run to an ``.npz`` file that only its owner can read. It holds latent vectors."""
-    arrays: dict[str, np.ndarray] = {}
-    for number, (_, memory) in enumerate(run.sites.values()):
-        arrays |= {f"site{number}.{name}": getattr(memory, name) for name in _SITE}
-    published = run.published
-    arrays |= {f"model.{name}": getattr(published.state, name) for name in _STATE}
-    arrays |= {
-        "model.w": published.w,
-        "model.edges": published.windows.edges,
-        "model.released": published.windows.released,
+    """Write a run to an ``.npz`` file that only its owner can read. It holds noisy copies."""
+    arrays: dict[str, np.ndarray] = {
+        f"network.{name}": array for name, array in network_to_arrays(run.network).items()
     }
+    for number, kept in enumerate(run.sites.values()):
+        arrays |= {
+            f"site{number}.instants": kept.instants,
+            f"site{number}.copies": kept.copies,
+            f"site{number}.sigmas": kept.sigmas,
+        }
     header = {
         "format": FORMAT,
         "plan": asdict(run.plan),
-        "settings": asdict(published.settings),
-        "sites": [[name, list(ids)] for name, (ids, _) in run.sites.items()],
+        "step": run.step,
+        "sites": [[name, list(kept.ids)] for name, kept in run.sites.items()],
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
 
@@ -82,7 +120,11 @@ def load_model(path: str | Path) -> Remembered:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT:
-            raise InputError(f"a model of format {header['format']}", where=str(path))
+            raise InputError(
+                f"a model of format {header['format']}, made by another version",
+                where=str(path),
+                remedy="Fit anew and save it with this version",
+            )
         return _rebuild(header, arrays)
     except FileNotFoundError:
         raise InputError("there is no such file", where=str(path)) from None
@@ -94,19 +136,20 @@ def load_model(path: str | Path) -> Remembered:
         ) from None
 
 
-def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Remembered:
-    plan = dict(header["plan"])
-    if plan["box"] is not None:
-        plan["box"] = tuple(tuple(corner) for corner in plan["box"])
-    plan["without"] = tuple(plan.get("without", ()))
-    state = State(**{name: arrays[f"model.{name}"] for name in _STATE})
-    windows = Windows(arrays["model.edges"], arrays["model.released"])
-    published = Published(Settings(**header["settings"]), state, windows, arrays["model.w"])
+def _rebuild(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Remembered:
+    given = dict(header["plan"])  # type: ignore[call-overload]
+    if given["box"] is not None:
+        given["box"] = tuple(tuple(corner) for corner in given["box"])
+    network = network_from_arrays(
+        {name: arrays[f"network.{name}"] for name in ("head", "numbers", "arrays")}, Plan(**given)
+    )
     sites = {
-        name: (
+        name: Kept(
             tuple(ids),
-            SiteMemory(**{field: arrays[f"site{number}.{field}"] for field in _SITE}),
+            arrays[f"site{number}.instants"],
+            arrays[f"site{number}.copies"],
+            arrays[f"site{number}.sigmas"],
         )
-        for number, (name, ids) in enumerate(header["sites"])
+        for number, (name, ids) in enumerate(header["sites"])  # type: ignore[arg-type, var-annotated]
     }
-    return Remembered(FactorPlan(**plan), published, sites)
+    return Remembered(network, sites, int(header["step"]))  # type: ignore[call-overload]

@@ -118,17 +118,18 @@ class PaperFLFL(BaseRecoverer):
         names = self.partition_.site_names
         homes = [self.partition_.members(name) for name in names]
         scalings = [Scaling.fit(Y[home]) for home in homes]
-        sites = [
-            Site(name, self._site(Y, home, scaling, sensors, plan), PROTOCOL)
-            for name, home, scaling in zip(names, homes, scalings, strict=True)
+        programs = [
+            self._site(Y, home, scaling, sensors, plan)
+            for home, scaling in zip(homes, scalings, strict=True)
         ]
+        sites = [Site(name, own, PROTOCOL) for name, own in zip(names, programs, strict=True)]
         program = coordinate(plan, Y.shape[1], self.random_state, self.ledger_, self.progress)
         coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=self.witness)
         inprocess.run(coordinator, sites, self.ledger_)
         self.n_rounds_ = self.ledger_.rounds
         estimates = np.empty_like(Y)
-        for site, home, scaling in zip(sites, homes, scalings, strict=True):
-            estimates[home] = scaling.undo(site.program.recover())
+        for own, home, scaling in zip(programs, homes, scalings, strict=True):
+            estimates[home] = scaling.undo(own.recover())
         return estimates
 
     def _plan(self, Y: Array) -> PaperPlan:

@@ -78,6 +78,8 @@ def add(terms: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """
     room = np.iinfo(np.int64).max // max(len(terms), 1)
     total = np.zeros_like(terms[0])
+    if len({term.shape for term in terms}) > 1:
+        raise OutOfRangeError("the sites' answers have different shapes")
     for term in terms:
         if term.size and max(int(term.max()), -int(term.min())) > room:
             raise OutOfRangeError("the sum of the sites' answers would not fit in 64 bits")

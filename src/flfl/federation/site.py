@@ -36,9 +36,6 @@ class SiteProgram(Interface):
     def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
         """Answer one question. What the schema marks ``sum`` is put in fixed point on the way."""
 
-    def recover(self) -> np.ndarray:
-        """This site's own series (sensors x slots). Stays at home."""
-
 
 @runtime_checkable
 class KnowsCohort(Interface):

@@ -8,7 +8,13 @@ Both sides are state machines without input or output of their own: :class:`Secu
 
 from flfl.privacy.secure_sum.coordinator import Outcome, SecureSums
 from flfl.privacy.secure_sum.errors import BelowThresholdError, SecureSumError
-from flfl.privacy.secure_sum.identity import LEAST_SITES, Identity, Roster, default_threshold
+from flfl.privacy.secure_sum.identity import (
+    LEAST_SITES,
+    Identity,
+    Roster,
+    Signer,
+    default_threshold,
+)
 from flfl.privacy.secure_sum.site import Asked, SecureSite
 
 __all__ = [
@@ -21,5 +27,6 @@ __all__ = [
     "SecureSite",
     "SecureSumError",
     "SecureSums",
+    "Signer",
     "default_threshold",
 ]

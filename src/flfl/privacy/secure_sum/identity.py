@@ -164,3 +164,19 @@ class Roster:
         if len(data) != (len(self.names) + 7) // 8 or bits >> len(self.names):
             raise SecureSumError("the list of sites does not fit the roster")
         return tuple(name for i, name in enumerate(self.names) if bits >> i & 1)
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A site's key, and the list by which it checks the others' signatures."""
+
+    identity: Identity
+    roster: Roster
+
+    def sign(self, data: bytes) -> bytes:
+        """64 bytes."""
+        return self.identity.sign(data)
+
+    def verify(self, name: str, signature: bytes, data: bytes) -> None:
+        """Raises a `SecureSumError` for a signature that is not that site's."""
+        self.roster.verify(name, signature, data)

@@ -1,0 +1,361 @@
+"""Two worlds that differ in one owner's clean readings and in nothing else, and a coordinator that
+may ask anything."""
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from flfl.engines.inprocess import Signer
+from flfl.errors import FLFLError
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.ledger import Ledger
+from flfl.federation.messages import Question, decode_answer, encode
+from flfl.federation.site import Site
+from flfl.model.season import fit_offsets, season_rows
+from flfl.model.transforms import BACKWARD, FORWARD
+from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
+from flfl.protocol.client import Client
+from flfl.protocol.copier import AddedError, Copier, error_in_time
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import Owner, Table, digests
+from flfl.protocol.plan import Plan
+from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, statement
+from flfl.protocol.server import Coordination
+
+HOUR = 3600
+START = 1_700_000_000 // HOUR * HOUR
+NAMES = ("a", "b", "c", "d")
+TARGET = "b"
+BOX = ((0.0, 0.0), (10.0, 10.0))
+PLAN = Plan(transform="none", season=0, rank=4, rounds=2, box=BOX)
+IDENTITIES = {name: Identity.generate() for name in NAMES}
+ROSTER = Roster({name: identity.public for name, identity in IDENTITIES.items()})
+SIGNERS = {name: Signer(identity, ROSTER) for name, identity in IDENTITIES.items()}
+
+
+def secret(name):
+    return name.encode().ljust(32, b"\0")
+
+
+def walk(m, n, rng):
+    """Slow series with sharp noise, around 50, positive."""
+    slow = 0.3 * rng.standard_normal((m, n)).cumsum(axis=1)
+    return 50 + slow - slow.mean(axis=1, keepdims=True) + rng.standard_normal((m, n))
+
+
+def table(name=TARGET, m=2, n=240, seed=0, missing=0.15, raw=None):
+    """An owner's table; the same name has the same places and gaps."""
+    draw = np.random.default_rng([len(name), *name.encode(), m])
+    places = draw.uniform(0, 10, (m, 2))
+    known = np.random.default_rng([1, *name.encode()]).random((m, 4000))[:, :n] >= missing
+    rng = np.random.default_rng([seed, *name.encode()])
+    raw = walk(m, 4000, rng)[:, :n] if raw is None else raw
+    ids = [f"{name}{i}" for i in range(m)]
+    slots = np.arange(n)
+    return Table(name, ids, raw, known, places, slots.astype(float), START + HOUR * slots, HOUR)
+
+
+def unrelated(t, trial, seed=99):
+    """Other readings at the same slots, of the same error in time under a transform and season."""
+    rng = np.random.default_rng([seed, len(t.ids)])
+    X = np.where(t.known, FORWARD[trial[0]](t.raw), 0.0)
+    other = walk(*t.raw.shape, rng) - 50.0
+    rows, J = season_rows(t.positions, trial[1]), t.known.astype(float)
+
+    def error(Y):
+        return error_in_time(Y - fit_offsets(Y * J, J, rows) @ rows, t.known)[:, None]
+
+    other *= error(X) / error(other)
+    return replace(t, raw=BACKWARD[trial[0]](other - other.min() + 1.0))
+
+
+class ChosenNoise:
+    """Noise that makes the copies of other readings agree with copies that were made already."""
+
+    def __init__(self, key, like):
+        self._key, self._like = key, like
+
+    def normals(self, sensor, context, instants, readings):
+        transform, sigma, *limited = context
+        value = readings if limited else FORWARD[transform](readings)
+        return (self._like.read(sensor, instants)[0] - value) / sigma
+
+    def tags(self, instants, readings):
+        return self._key.tags(instants, readings)
+
+
+class ChosenCopier(Copier):
+    """A copier of the second world."""
+
+    def __init__(self, key, store, like):
+        super().__init__(key, store)
+        self._noise = ChosenNoise(self._noise, like)
+
+
+def owner(t, store=None, added=None, owner_type=Owner, copier=None):
+    copier = copier or Copier(secret(t.name), CopyStore() if store is None else store)
+    return owner_type(t, copier, added or AddedError())
+
+
+def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True):
+    name = made.table.name
+    hiding = None
+    if secure:
+        hiding = SecureSite(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
+    client = client_type(made, plan, SIGNERS[name] if signed else None)
+    return Site(name, client, PROTOCOL, hiding)
+
+
+def outcome(site, data):
+    """All that others see of a site that gets a message: its answer, or the text of its refusal."""
+    try:
+        return site.receive(data)
+    except FLFLError as error:  # any other is a fault
+        return f"{type(error).__name__}: {error}"
+
+
+@dataclass
+class Worlds:
+    """The same site in two worlds, told the same.
+
+    ``seam`` says how the copies come to agree: ``"noise"`` chooses the second world's noise,
+    ``"store"`` lets both worlds have the copies that the first one makes.
+    """
+
+    one: Site
+    other: Site
+    heard: list = field(default_factory=list)
+
+    @classmethod
+    def of(cls, mine, theirs, seam, plan=PLAN, added=None, store=None, **how):
+        kind = how.pop("owner_type", Owner)
+        first = owner(mine, store, added, kind)
+        again = first.store
+        if seam == "noise":
+            again = CopyStore() if store is None else copy_of(store, mine)
+            second = owner(
+                theirs, added=added, owner_type=kind,
+                copier=ChosenCopier(secret(mine.name), again, first.store),
+            )  # fmt: skip
+        else:
+            second = owner(theirs, added=added, owner_type=kind, copier=Copier(b"?" * 32, again))
+        return cls(site_of(first, plan, **how), site_of(second, plan, **how))
+
+    def tell(self, data):
+        """Both get a message; whatever they say must be the same."""
+        mine, theirs = outcome(self.one, data), outcome(self.other, data)
+        assert mine == theirs, f"the worlds differ: {mine[:200]!r} and {theirs[:200]!r}"
+        self.heard.append(mine)
+        return mine
+
+
+def copy_of(store, t):
+    """Another store with the same copies of a table's sensors."""
+    made = CopyStore()
+    store._db.backup(made._db)
+    return made
+
+
+# --- an honest run
+
+
+@dataclass
+class Federation:
+    """Four sites in one process, of which some may leave."""
+
+    tables: dict
+    plan: Plan = PLAN
+    secure: bool = True
+    stores: dict = field(default_factory=dict)
+    earlier: object = None
+    added: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in self.tables:
+            self.stores.setdefault(name, CopyStore())
+        self.sites = {
+            name: site_of(owner(t, self.stores[name], self.added.get(name)), self.plan, self.secure)
+            for name, t in self.tables.items()
+        }
+        self.ledger, self.told, self.said = Ledger(), [], []
+        positions = next(iter(self.tables.values())).positions
+        self.run = Coordination(
+            self.plan, positions, self.ledger, self.earlier, verify=ROSTER.verify
+        )
+        sums = SecureSums(ROSTER, "run") if self.secure else None
+        self.coordinator = Coordinator(
+            self.run.program(), PROTOCOL, list(self.tables), self.run.sizes, security=sums
+        )
+
+    def carry(self, lost=lambda name, number: False, change=None):
+        """Carry messages until nothing is left; ``lost`` says who is gone at which message.
+
+        ``change`` may alter a message before a site gets it.
+        """
+        outbox, gone = list(self.coordinator.start()), set()
+        while outbox:
+            name, data = outbox.pop(0)
+            number = len(self.told)
+            if name in gone or lost(name, number):
+                if name not in gone:
+                    gone.add(name)
+                    outbox += self.coordinator.absent(name)
+                continue
+            data = data if change is None else change(name, data)
+            self.told.append((name, data))
+            answer = self.sites[name].receive(data)
+            self.said.append((name, answer))
+            outbox += self.coordinator.receive(answer)
+        return self
+
+    @property
+    def network(self):
+        return self.run.network
+
+    def client(self, name=TARGET):
+        return self.sites[name].program
+
+    def questions(self, name=TARGET):
+        return [data for to, data in self.told if to == name]
+
+
+def federation(n=240, seed=0, m=2, **how):
+    return Federation({name: table(name, m, n, seed) for name in NAMES}, **how)
+
+
+# --- a coordinator that asks anything
+
+
+class Hostile:
+    """A coordinator with all other owners on its side: it makes up whatever they say, signs it with
+    their keys, and remembers what the target said.
+
+    ``wild`` (0 to 1) is how much of a message is made up where the protocol leaves a choice.
+    """
+
+    def __init__(self, rng, site, n_slots=240, earlier=None):
+        self.rng, self.n_slots, self.earlier = rng, n_slots, earlier
+        self._client = site.program
+        self.number, self.seen, self.stop = 0, bytes(32), 0
+        self.mine, self.names, self.z = {}, [TARGET], np.zeros((1, 1))
+        self.sizes = {name: int(rng.integers(0, 4)) for name in NAMES}
+        self.answered = []
+
+    @property
+    def network(self):
+        """All that is public: anybody can work it out."""
+        return self._client.state.network
+
+    def ask(self, kind, wild=0.0, **over):
+        """The bytes of a question."""
+        body = getattr(self, f"_{kind}")(wild) | over
+        self.number += 1
+        fields = PROTOCOL[kind].question
+        self.kind = kind
+        self.body = {
+            k: np.asarray(v, "<f8" if fields[k].type == "float" else "<i8") for k, v in body.items()
+        }
+        return encode(Question("run", self.number, kind, "*", self.body), PROTOCOL)
+
+    def hear(self, answer):
+        """Take note of an answer (refusals are texts)."""
+        if isinstance(answer, str):
+            return
+        self.seen = chained(self.seen, self.kind, self.body)
+        got = dict(decode_answer(answer, PROTOCOL, {}).body)
+        self.answered.append(self.kind)
+        if self.kind == "resume":
+            self.stop = self.network.n_slots
+        elif self.kind == "publish":
+            self.mine, self.stop = got, int(self.body["stop"])
+            self.length = self.stop - int(self.body["start"])
+        elif self.kind == "release":
+            self.z = got["z"] * 2.0**-30
+        elif "P" in got:
+            self.P, self.r, self.signature = got["P"], got["r"], got["signature"]
+
+    def _sign(self, name, arrays):
+        text = SIGNERS[name].sign(statement(name, arrays, self.seen))
+        return np.frombuffer(text, "<i8").astype(np.int64)
+
+    def _vote(self, wild):
+        return {}
+
+    def _resume(self, wild):
+        arrays = copy.deepcopy(self.earlier)
+        if wild:
+            spoilt = self.rng.random(len(arrays["arrays"])) < 0.02 * wild
+            arrays["arrays"][spoilt] *= self.rng.choice([0.0, -1.0, 2.0, 1e6], spoilt.sum())
+        return arrays
+
+    def _publish(self, wild):
+        stop = int(self.rng.integers(self.stop + 1, max(self.n_slots, self.stop + 1) + 1))
+        start = self.stop if self.rng.random() > wild else int(self.rng.integers(-1, 300))
+        return {"trial": int(self.rng.random() < wild), "start": start, "stop": stop}
+
+    def _release(self, wild):
+        rng, L = self.rng, getattr(self, "length", 1)
+        if not self.mine:
+            self.mine = self._made_up(1, L)
+        parts = {TARGET: {key: self.mine[key] for key in FACT_FIELDS}}
+        signatures = {TARGET: self.mine.get("signature", np.zeros(8, np.int64))}
+        for name in NAMES:
+            if name != TARGET and rng.random() > 0.3 * wild:
+                parts[name] = self._made_up(self.sizes[name], L, name)
+                signatures[name] = self._sign(name, parts[name])
+        self.names = sorted(parts)
+        body = {k: np.concatenate([parts[n][k] for n in self.names]) for k in FACT_FIELDS}
+        if rng.random() < wild / 4:
+            key = rng.choice(["error", "sigma", "variance", "known", "sensors", "places"])
+            body[key] = body[key] * rng.choice([0, 2, -1])
+        return {
+            "names": pack_text("\n".join(self.names)),
+            "sizes": np.array([len(parts[n]["error"]) for n in self.names]),
+            "signatures": np.array([signatures[n] for n in self.names]),
+            **body,
+        }
+
+    def _made_up(self, m, L, name="x"):
+        rng = self.rng
+        known = rng.random((m, L)) < rng.choice([0.0, 0.5, 1.0])
+        size = 10.0 ** rng.uniform(-3, 3)
+        return {
+            "sensors": digests([f"{name} {i}" for i in range(m)]),
+            "places": rng.uniform(-5, 15, (m, 2)),
+            "error": size * rng.choice([0.0, 1.0, 3.0], m),
+            "sigma": size * rng.choice([0.0, 1.0], m),
+            "variance": size**2 * rng.choice([0.0, 1.0, 9.0], m),
+            "shift": rng.choice([0.0, 1.0]) * rng.standard_normal((m, 13)),
+            "known": pack_known(known),
+        }
+
+    def _begin(self, wild):
+        rng, z = self.rng, self.z
+        if wild:
+            z = rng.choice([1.0, 0.0, -1e3]) * z + rng.choice([0, 1]) * rng.standard_normal(z.shape)
+        here = np.array([name == TARGET or rng.random() > wild / 2 for name in self.names])
+        return {"present": here.astype(int), "z": z}
+
+    def _refit(self, wild):
+        network, rng = self.network, self.rng
+        if network is None or not hasattr(self, "P") or len(network.P) != len(network.site):
+            return {"P": np.zeros((2, 1)), "r": np.ones(2), "signatures": np.zeros((1, 8), int)}
+        P, r, signatures = network.P.copy(), network.r.copy(), []
+        for name in network.names:
+            rows = network.rows(name)
+            part = {"P": self.P, "r": self.r}
+            if name != TARGET:
+                spread = 10.0 ** rng.uniform(-1, 1) if wild else 1.0
+                part = {
+                    "P": spread * rng.standard_normal(P[rows].shape),
+                    "r": spread * rng.uniform(0.1, 1, len(rows)),
+                }
+            if len(part["r"]) == len(rows):
+                P[rows], r[rows] = part["P"], part["r"]
+            signatures.append(self.signature if name == TARGET else self._sign(name, part))
+        if rng.random() < wild / 4:
+            P[rng.integers(len(P))] *= rng.choice([0.0, 1e9, -1.0])
+        return {"P": P, "r": r, "signatures": np.array(signatures)}
+
+    _finish = _refit
