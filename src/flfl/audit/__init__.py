@@ -4,6 +4,6 @@ from flfl.audit.attack import Attack, Case, Finding
 from flfl.audit.auditing import audit
 from flfl.audit.report import Report
 from flfl.audit.saving import save_view
-from flfl.audit.view import View, listen
+from flfl.audit.view import Truth, View, watch
 
-__all__ = ["Attack", "Case", "Finding", "Report", "View", "audit", "listen", "save_view"]
+__all__ = ["Attack", "Case", "Finding", "Report", "Truth", "View", "audit", "save_view", "watch"]

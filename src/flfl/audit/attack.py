@@ -2,68 +2,138 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.audit.view import View
-from flfl.data.sensors import Sensors
-from flfl.estimators.base import BaseRecoverer
+from flfl.audit.channel import Channel, copies_of, release_of, states
+from flfl.audit.residual import Residuals, residuals_of
+from flfl.audit.view import Truth, View
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CLOSE = 0.01
-"""A reading counts as exposed when it is guessed within this share of its sensor's deviation."""
+"""A reading counts as exposed when it is guessed within this share of its sensor's spread."""
+SLOW = 24
+"""Slots of a mean that counts as slow; fewer in tables of less than 600 slots."""
 FEWEST = 20
-"""A sensor with fewer guessed readings has no R^2."""
+"""A sensor with fewer guessed readings, or slow means, has no R^2."""
+GROUPS = 20
+"""Groups of slots that are left out one by one to tell the statistical error of an R^2."""
+
+COORDINATOR = "the coordinator"
+EVERYBODY = "everybody else together"
+ALL_BUT_ONE = "somebody who knows all but one reading"
 
 
 @dataclass(frozen=True)
-class Against:
-    """One figure against two ways of guessing that need no attack.
+class Guess:
+    """What an attack says: ``value`` (M, N), NaN where it says nothing; its guess of a reading in
+    the network's units is ``base + value``."""
 
-    ``mean``: the sensor's mean. ``factors``: the common picture ``P m``.
-    """
-
-    mean: float
-    factors: float
+    value: Array
+    base: Array
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one attack read. None where the attack is not about that.
+class Case:
+    """A run that is attacked."""
+
+    view: View
+    truth: Truth
+    seed: int = 0
+
+    @cached_property
+    def wanted(self) -> Residuals:
+        """What attacks look for."""
+        return residuals_of(self.view, self.truth)
+
+    @cached_property
+    def copies(self) -> Channel:
+        """All copies."""
+        return copies_of(self.view, self.truth)
+
+    @cached_property
+    def release(self) -> Channel:
+        """What the coordinator heard; without secure sums each site's part counts as its copies."""
+        return release_of(self.view) if self.view.secure else self.copies
+
+    @cached_property
+    def volatile(self) -> Mask:
+        """The tenth of the slots with the largest residuals (N,)."""
+        e, J = self.wanted.residual, self.truth.known
+        spread = np.sqrt((e**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1))
+        size = ((e / np.maximum(spread, 1e-12)[:, None]) ** 2).sum(axis=0)
+        size /= np.maximum(J.sum(axis=0), 1)
+        return np.asarray(size >= np.quantile(size, 0.9))
+
+    def picture(self, heard: Channel) -> tuple[Array, Array]:
+        """Factors (N, k) as a channel tells them, and the public model's curves (M, N)."""
+        noise = np.where(heard.known, heard.r[:, None] + heard.sigma2, 0.0)
+        q = states(heard, heard.P, noise, heard.dynamics)
+        return q, heard.P @ q.T
+
+
+Run = Callable[[Case, bool], Guess]
+"""An attack on the messages or, if the second argument is true, on the copies themselves."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack.
 
     Attributes
     ----------
-    name, adversary, knows : which attack, by whom, and what it is assumed to know
-    readings_exposed : share of the readings guessed within 1 % of the sensor's deviation
-    guessing_exposes : the same share for guesses that need no attack
-    relative_error : root mean square error over that of guesses that need no attack
-    news_read_max, news_read_median : R^2 of the sensors' news, worst and median sensor
-    worst_sensor : whose news was read best
-    sentence : what it means, for a person
-    judged : whether a configuration that calls itself private must withstand it
-    figures : further figures of this attack by name
+    knows : what the adversary knows besides the messages, in words
+    run : guesses from a case
+    surprise : whether it is after what only the one reading tells, instead of the residual
     """
 
     name: str
     adversary: str
     knows: str
-    sentence: str = ""
-    readings_exposed: float | None = None
-    guessing_exposes: Against | None = None
-    relative_error: Against | None = None
-    news_read_max: float | None = None
-    news_read_median: float | None = None
+    run: Run
+    surprise: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one attack read. None where it is not about that.
+
+    Attributes
+    ----------
+    residual_read_max, residual_read_median : R^2 of the residual, worst and median sensor
+    worst_sensor : whose residual was read best
+    volatile_max, volatile_median : the same in the most volatile tenth of the slots
+    slow_max, slow_median : the same of means over 24 slots
+    copies_max, copies_median : what the same attack reads from the copies themselves
+    excess : by how much the messages beat the copies at most, beyond the statistical error
+    readings_exposed : share of the readings guessed within 1 % of the sensor's spread
+    guessing_exposes : the same share for the public model's curves
+    """
+
+    name: str
+    adversary: str
+    knows: str
+    residual_read_max: float | None = None
+    residual_read_median: float | None = None
     worst_sensor: str | None = None
-    judged: bool = True
-    figures: Mapping[str, float] = field(default_factory=dict)
+    volatile_max: float | None = None
+    volatile_median: float | None = None
+    slow_max: float | None = None
+    slow_median: float | None = None
+    copies_max: float | None = None
+    copies_median: float | None = None
+    excess: float = 0.0
+    excess_sensor: str | None = None
+    readings_exposed: float | None = None
+    guessing_exposes: float | None = None
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,178 +141,83 @@ class Finding:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look.
+def read(truth: Array, guess: Array, at: Mask, fewest: int = FEWEST) -> Array:
+    """R^2 of each row's guess (M,), granted its best scale: the square of a positive correlation.
 
-    Attributes
-    ----------
-    slots : length of the stretch that the solvers look at
-    splits : half-splits of a read-out
-    coalitions : coalitions of each size that are tried
-    known : readings of a sensor that the known-sample adversary has
-    reruns : whether differencing also runs the network through another projection
+    NaN for rows with fewer than ``fewest`` guesses.
+
+    Examples
+    --------
+    >>> truth = np.array([[1.0, -1.0, 2.0, 9.0]])
+    >>> at = np.array([[True, True, True, False]])
+    >>> read(truth, 0.1 * truth, at, 3), read(truth, -truth, at, 3)
+    (array([1.]), array([0.]))
     """
-
-    slots: int = 1000
-    splits: int = 5
-    coalitions: int = 3
-    known: int = 300
-    reruns: bool = True
+    return np.where(at.sum(axis=1) >= fewest, _r2(_sums(truth, guess, at)), np.nan)
 
 
-QUICK = Effort(splits=2, coalitions=1, reruns=False)
+def more_than(truth: Array, guess: Array, other: Array, at: Mask) -> tuple[Array, Array]:
+    """By how much a guess beats another in R^2 (M,), and the standard error of that (M,).
 
-
-@dataclass(frozen=True)
-class Case:
-    """One run and everything an attack may need to run another.
-
-    Attributes
-    ----------
-    view : of the run; None where nothing was shared, or where uploads are plain
-    readings, sensors, settings : what the run was given
-    secure : whether the coordinator saw totals only
+    The error comes from leaving out groups of neighbouring slots, the same for both.
     """
+    edges = np.linspace(0, truth.shape[1], GROUPS + 1).astype(int)
+    groups = [slice(a, b) for a, b in pairwise(edges)]
+    totals = []
+    for one in (guess, other):
+        sums = [_sums(truth[:, group], one[:, group], at[:, group]) for group in groups]
+        parts = np.stack(sums, axis=-1)
+        whole = parts.sum(axis=-1)
+        totals.append((_r2(whole), _r2(whole[..., None] - parts)))
+    (mine, mine_without), (its, its_without) = totals
+    without = mine_without - its_without
+    spread = without - without.mean(axis=1, keepdims=True)
+    return mine - its, np.sqrt((GROUPS - 1) / GROUPS * (spread**2).sum(axis=1))
 
-    view: View
-    model: BaseRecoverer
-    readings: pd.DataFrame
-    sensors: Sensors
-    settings: Mapping[str, Any]
-    secure: bool = False
-    effort: Effort = field(default_factory=Effort)
-    seed: int = 0
 
-    def rng(self, name: str) -> np.random.Generator:
-        """A stream of its own for every attack."""
-        return np.random.default_rng([self.seed, *name.encode()])
+def slow(X: Array, at: Mask) -> tuple[Array, Mask]:
+    """Means over 24 slots of the entries that count (M, blocks), and where there are any.
 
-
-@dataclass(frozen=True)
-class Attack:
-    """An attack of the registry.
-
-    Attributes
-    ----------
-    knows : the adversary's assumptions, in words
-    run : from the case to findings
+    Examples
+    --------
+    >>> slow(np.array([[1.0, 3.0, 7.0, 9.0]]), np.array([[True, True, True, False]]))
+    (array([[2., 7.]]), array([[ True,  True]]))
     """
-
-    name: str
-    adversary: str
-    knows: str
-    run: Callable[[Any, Attack], Sequence[Finding]]
-
-    def __call__(self, case: Any) -> list[Finding]:
-        """Run it; the time is shared out over its findings."""
-        start = time.perf_counter()
-        findings = list(self.run(case, self))
-        seconds = (time.perf_counter() - start) / max(len(findings), 1)
-        return [replace(one, seconds=seconds) for one in findings]
-
-    def finding(self, variant: str = "", **fields: Any) -> Finding:
-        """A finding under this attack's name."""
-        name = f"{self.name} ({variant})" if variant else self.name
-        return Finding(**{"name": name, "adversary": self.adversary, "knows": self.knows} | fields)
-
-    def read(
-        self,
-        view: View,
-        news: Array,
-        at: Mask,
-        variant: str = "",
-        scores: Array | None = None,
-        sentence: str = "{max:.0%} of the worst sensor's news, {median:.0%} of the median one's.",
-        **fields: Any,
-    ) -> Finding:
-        """A finding from a guess of the news (M, N) at some readings; see :func:`score_guess`.
-
-        ``scores`` (M,) replaces the R^2 of that guess where it was found in a better way.
-        """
-        found = score_guess(view, news, at)
-        by_sensor = found.pop("by_sensor") if scores is None else scores
-        found.pop("by_sensor", None)
-        found |= worst_and_median(by_sensor, view.names)
-        best, middle = found["news_read_max"], found["news_read_median"]
-        if best is not None:
-            fields.setdefault("sentence", sentence.format(max=max(best, 0), median=max(middle, 0)))
-        return self.finding(variant, **found, **fields)
+    edges = np.arange(0, X.shape[1], int(np.clip(X.shape[1] // 25, 2, SLOW)))
+    n = np.add.reduceat(at, edges, axis=1, dtype=float)
+    return np.add.reduceat(np.where(at, X, 0.0), edges, axis=1) / np.maximum(n, 1), n > 0
 
 
-def worst_and_median(scores: Array, names: Sequence[str]) -> dict[str, Any]:
-    """The fields of a finding that sum up an R^2 of each sensor (M,), NaN for none."""
+def _sums(truth: Array, guess: Array, at: Mask) -> Array:
+    """Count, sums, squares and products of each row (6, M)."""
+    t, g = np.where(at, truth, 0.0), np.where(at, guess, 0.0)
+    return np.stack([at.sum(1), t.sum(1), g.sum(1), (t * t).sum(1), (g * g).sum(1), (t * g).sum(1)])
+
+
+def _r2(sums: Array) -> Array:
+    n = np.maximum(sums[0], 1.0)
+    _, t, g, tt, gg, tg = sums / n
+    return np.asarray(np.maximum(tg - t * g, 0.0) ** 2 / _variance(t, tt) / _variance(g, gg))
+
+
+def _variance(mean: Array, square: Array) -> Array:
+    """Infinite for what does not vary: it says nothing."""
+    v = square - mean**2
+    return np.where(v > 1e-9 * square, v, np.inf)
+
+
+def worst_and_median(scores: Array) -> tuple[float | None, float | None]:
+    """Of the rows that have a score."""
     if not np.isfinite(scores).any():
-        return {"news_read_max": None, "news_read_median": None, "worst_sensor": None}
-    at = int(np.nanargmax(scores))
-    return {
-        "news_read_max": float(scores[at]),
-        "news_read_median": float(np.nanmedian(scores)),
-        "worst_sensor": str(names[at]),
-    }
+        return None, None
+    return float(np.nanmax(scores)), float(np.nanmedian(scores))
 
 
-def score_guess(view: View, news: Array, at: Mask) -> dict[str, Any]:
-    """How good guesses of readings are.
-
-    Parameters
-    ----------
-    news : (M, N) guessed news in model units; the picture ``P m`` is added to it
-    at : (M, N) which readings were guessed
-    """
-    known = at & (view.J > 0) & np.isfinite(view.raw)
-    by_sensor = np.array(
-        [r_squared(view.news[i, k], news[i, k]) for i, k in enumerate(known)], dtype=float
-    )
-    if not known.any():
-        return {"by_sensor": by_sensor}
-    ways = {
-        "attack": view.to_raw(view.picture + np.where(known, news, 0.0)),
-        "mean": np.nanmean(view.raw, axis=1, keepdims=True) + np.zeros(view.raw.shape),
-        "factors": view.to_raw(view.picture),
-    }
-    return {"by_sensor": by_sensor} | compare(view.raw, ways, known)
-
-
-def compare(raw: Array, ways: Mapping[str, Array], known: Mask) -> dict[str, Any]:
-    """Guesses of readings in their own units: the attack's beside those that need none.
-
-    Parameters
-    ----------
-    raw : (M, N) readings, NaN where there is none
-    ways : guesses (M, N) by name: ``attack``, ``mean``, ``factors``
-    known : (M, N) which of them count
-
-    Examples
-    --------
-    >>> raw = np.array([[1.0, 3.0]])
-    >>> ways = {"attack": raw, "mean": np.full((1, 2), 2.0), "factors": np.full((1, 2), 2.0)}
-    >>> found = compare(raw, ways, np.ones((1, 2), bool))
-    >>> found["readings_exposed"], found["relative_error"].mean
-    (1.0, 0.0)
-    """
-    deviation = np.maximum(np.nanstd(raw, axis=1), 1e-12)[np.nonzero(known)[0]]
-    miss = {name: np.abs(guess[known] - raw[known]) / deviation for name, guess in ways.items()}
-    close = {name: float((error <= CLOSE).mean()) for name, error in miss.items()}
-    rms = {name: float(np.sqrt((error**2).mean())) for name, error in miss.items()}
-    return {
-        "readings_exposed": close["attack"],
-        "guessing_exposes": Against(close["mean"], close["factors"]),
-        "relative_error": Against(
-            *(rms["attack"] / max(rms[name], 1e-12) for name in ("mean", "factors"))
-        ),
-    }
-
-
-def r_squared(truth: Array, guess: Array, fewest: int = FEWEST) -> float:
-    """``1 - SSE / SST``; NaN for too few readings.
-
-    Examples
-    --------
-    >>> r_squared(np.array([1.0, -1.0]), np.array([1.0, -1.0]), fewest=2)
-    1.0
-    """
-    if len(truth) < fewest:
-        return float("nan")
-    total = float(((truth - truth.mean()) ** 2).sum())
-    return 1 - float(((truth - guess) ** 2).sum()) / max(total, 1e-12)
+def close(case: Case, guess: Array, at: Mask) -> float | None:
+    """Share of the readings that a guess (M, N) in the network's units comes close to."""
+    raw = case.truth.raw
+    spread = np.array([np.std(row[k]) if k.any() else 1.0 for row, k in zip(raw, at, strict=True)])
+    if not at.any():
+        return None
+    miss = np.abs(case.truth.to_raw(np.where(at, guess, 0.0), case.view.network) - raw)
+    return float((miss <= CLOSE * np.maximum(spread, 1e-12)[:, None])[at].mean())

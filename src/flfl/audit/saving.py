@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from flfl.audit.view import View
+from flfl.audit.attack import Case
 from flfl.data.atomic import Writer, write_files
 
 
@@ -23,60 +23,59 @@ def truth_path(path: str | Path) -> Path:
     return path.with_name(f"{path.stem}.truth.npz")
 
 
-def save_view(path: str | Path, view: View) -> tuple[Path, Path]:
+def save_view(path: str | Path, case: Case) -> tuple[Path, Path]:
     """Write both files (mode 0600, all or nothing, no pickle); returns their paths.
 
-    The names are explained in ``docs/attack-us.md``.
+    The names are explained in ``docs/audit.md``.
     """
-    files = {Path(path): seen(view), truth_path(path): truth(view)}
+    files = {Path(path): seen(case), truth_path(path): truth(case)}
     write_files({target: _writer(arrays) for target, arrays in files.items()}, private=True)
     first, second = files
     return first, second
 
 
-def seen(view: View) -> dict[str, np.ndarray]:
-    """Everything the coordinator saw, and what counts as public: gaps apart, coordinates and b."""
-    sums = np.stack([one.g for one in view.rounds])
-    arrays = {
-        "g": np.stack([view.windows.per_slot(g) for g in sums]),
-        "g_windows": sums,
-        "F": np.stack([one.F for one in view.rounds]),
-        "R": np.stack([one.R for one in view.rounds]),
-        "Q": view.m,
-        "Q_rounds": np.stack([one.m for one in view.rounds]),
-        "A": view.A,
-        "S": view.S,
-        "w": view.w,
-        "b": view.rounds[-1].B,
-        "b_rounds": np.stack([one.B for one in view.rounds]),
-        "u": view.u,
-        "edges": view.windows.edges,
-        "released": view.windows.released,
-        "length": np.array(view.length),
-        "noise": np.array(view.noise),
-        "gain": np.array(view.gain),
-        "scale": np.array(view.scale),
-        "sensors": np.array(view.names),
-        "sites": np.array(view.sites),
-    }
-    if view.plane is not None:
-        arrays["coordinates"] = view.plane
-    for kind, name in (("span", "counts"), ("span", "speakers"), ("window", "energy")):
-        last = view.last(kind)
-        if last is not None:
-            arrays[name] = last.total[name]
-    return arrays
-
-
-def truth(view: View) -> dict[str, np.ndarray]:
-    """What the sites kept: where they observed, the final news, the readings, latent vectors."""
+def seen(case: Case) -> dict[str, np.ndarray]:
+    """Everything the coordinator saw."""
+    net = case.view.network
     return {
-        "observed": view.J.astype(np.uint8),
-        "residual": view.news,
-        "readings": view.raw,
-        "sensors": np.array(view.names),
-        "P": view.P,
-        "r": view.r,
+        "z": net.z,
+        "numbers": net.numbers,
+        "Phi": net.phi,
+        "weights": net.weights,
+        "P": net.P,
+        "r": net.r,
+        "A": net.dynamics.A,
+        "S": net.dynamics.S,
+        "gaps": ~net.known,
+        "sigma": np.sqrt(net.sigma2),
+        "error": net.error,
+        "places": net.places,
+        "site": net.site,
+        "scale": np.array(net.scale),
+        "P_rounds": _rounds([one.P for one in case.view.refits], net.P.shape),
+        "r_rounds": _rounds([one.r for one in case.view.refits], net.r.shape),
+    }
+
+
+def _rounds(parts: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """Every round's answers, NaN for sensors that came later; a first stretch has fewer factors."""
+    out = np.full((len(parts), *shape), np.nan)
+    for n, part in enumerate(parts):
+        out[n][tuple(slice(size) for size in part.shape)] = part
+    return out
+
+
+def truth(case: Case) -> dict[str, np.ndarray]:
+    """What the owners kept."""
+    kept, wanted = case.truth, case.wanted
+    return {
+        "sensors": np.array(kept.ids),
+        "readings": kept.raw,
+        "clean": np.where(kept.known, kept.clean, np.nan),
+        "copies": np.where(case.view.network.known, kept.copies, np.nan),
+        "residual": np.where(kept.known, wanted.residual, np.nan),
+        "surprise": np.where(kept.known, wanted.surprise, np.nan),
+        "offset": kept.offset,
     }
 
 

@@ -1,16 +1,13 @@
-"""Both sides of one run: what the coordinator saw, and the truth that the sites kept.
+"""What an adversary holds after a run, and apart from it the truth that the owners keep.
 
-The first comes from a witness that stands where the coordinator's program stands: it sees totals,
-never a site's own part. The second is copied from the sites' own objects, which no party of the
-protocol can do.
+The view is made from what the coordinator heard, and from nothing else: its program is run again on
+the recorded answers. The truth is put together from the owners' readings and their copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,280 +15,204 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.data.sensors import Sensors
-from flfl.estimators.dynamic import FLFL
-from flfl.federation.coordinator import Ask, Replies
-from flfl.federation.factors import FactorPlan, FactorSite
-from flfl.model.shared import dynamics, guard, loo, sensor_step, smoothers
-from flfl.model.shared.units import BACKWARD
-from flfl.model.shared.windows import Windows, numbers_per_reading
+from flfl.ensemble.estimate import Recovered
+from flfl.estimators.base import Sites
+from flfl.estimators.flfl import FLFL
+from flfl.estimators.memory import Remembered
+from flfl.federation.coordinator import Replies
+from flfl.federation.ledger import Ledger
+from flfl.model.season import fit_offsets, season_rows
+from flfl.model.transforms import BACKWARD, FORWARD
+from flfl.protocol.client import Client
+from flfl.protocol.owner import Table, digests
+from flfl.protocol.plan import Plan
+from flfl.protocol.public import Network
+from flfl.protocol.server import Coordination
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Round:
-    """One upload: the sums that arrived, the mean ``m`` that was asked about, and with whose p."""
+class Refit:
+    """One round: the public state that the sites were asked about, and the loadings they answered.
 
-    g: Array  # (n_windows, k), about y - P m, as the coordinator adds it up
-    m: Array  # (N, k), published
-    F: Array  # (k, k)
-    R: Array  # (k, k)
-    P: Array  # (M, k), stays with the sites
-    B: Array  # (M, k), the projection with the guard's scale inside
+    ``P`` (M, k) and ``r`` (M,); rows of sites that did not answer are NaN.
+    """
 
-
-@dataclass(frozen=True)
-class Exchange:
-    """One question and all that the coordinator learned from it."""
-
-    kind: str
-    asked: Mapping[str, np.ndarray | float]
-    total: Mapping[str, np.ndarray]
+    network: Network
+    P: Array
+    r: Array
 
 
 @dataclass(frozen=True)
 class View:
-    """What an auditor who owns both sides holds. Rows are sensors, site after site.
+    """All that the coordinator saw. Rows are sensors, in the network's order.
 
     Attributes
     ----------
-    names, sites : of the sensors
-    plane : (M, 2) their places on the published map, None without coordinates
-    plan : what all parties agreed on
-    rounds : every upload of readings in order; the first is about ``m = 0``
-    exchanges : everything else that the coordinator learned, in order
-    windows : published; w : (n_windows,) mean response in each window
-    u : (M, n_windows) the guard's weights in the windows
-    J, Y : (M, N) readings used in the fit and where they are, in model units
-    raw : (M, N) the readings themselves, NaN where there is none
-    m, A, S, F, R : the published model at the end
-    P, r : (M, k), (M,) the sensors' last loadings and noise; ``P @ m.T`` is the common picture
-    guard_r : (M,) the noise that the guard was computed with, before the first upload
-    predictive : (M, N) news against the picture that the *other* sensors give
-    length, noise : of the sensors' own smoothers, published
-    offset : (M, N) each sensor's mean and season, in transformed units; scale : of the network
-    spoken : (M, N) the series that the sites put into the sums
-    clip : news of it beyond so many robust deviations are cut in every round (never, under the
-        guard)
-    exposure : (M,) what the sites computed before their first upload
+    network : the public state at the end: z, phi, weights, numbers, P, r, dynamics, known, sigma2
+    refits : every round's loadings, over all runs
+    secure : whether the sites' parts of the sums were hidden; if not, the sums of a site's sensors
+        count as their copies
     """
 
-    names: Sequence[str]
-    sites: Sequence[str]
-    plane: Array | None
-    plan: FactorPlan
-    rounds: Sequence[Round]
-    exchanges: Sequence[Exchange]
-    windows: Windows
-    w: Array
-    u: Array
-    J: Array
-    Y: Array
+    network: Network
+    refits: tuple[Refit, ...] = ()
+    secure: bool = True
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the owners kept, in the network's units unless said otherwise: (M, N) each.
+
+    Attributes
+    ----------
+    ids : of the sensors, in the network's order
+    raw : readings in their own units, NaN where there is none
+    clean, copies : readings and their copies, 0 where there is none
+    known : where there are readings
+    offset : centre and season of each sensor's copies, on the transformed scale
+    """
+
+    ids: tuple[str, ...]
     raw: Array
-    m: Array
-    A: Array
-    S: Array
-    F: Array
-    R: Array
-    P: Array
-    r: Array
-    guard_r: Array
-    predictive: Array
-    length: float
-    noise: float
-    gain: float
+    clean: Array
+    copies: Array
+    known: Mask
     offset: Array
-    scale: float
-    transform: str
-    spoken: Array
-    clip: float
-    exposure: Array
 
-    @cached_property
-    def picture(self) -> Array:
-        """What the shared model says of every reading, ``P m`` (M, N)."""
-        return self.P @ self.m.T
-
-    @cached_property
-    def news(self) -> Array:
-        """What the shared model leaves of each reading (M, N), zero where there is none."""
-        return self.J * (self.Y - self.picture)
-
-    @cached_property
-    def clipped(self) -> Array:
-        """The same with spikes cut at three robust deviations: the bulk of the news."""
-        return guard.clip_news(self.news, self.J, 3.0)
-
-    def uploaded(self, one: Round) -> Array:
-        """What the sites smoothed and summed in a round (M, N)."""
-        return guard.clip_news(self.J * (self.spoken - one.P @ one.m.T), self.J, self.clip)
-
-    def to_raw(self, X: Array) -> Array:
-        """Model units to the readings' own units (M, N)."""
-        return BACKWARD[self.transform](X * self.scale + self.offset)
-
-    def numbers_per_reading(self) -> float:
-        """The most numbers released for each reading in any window."""
-        return float(numbers_per_reading(self.J.sum(axis=0), self.windows).max(initial=0.0))
-
-    def last(self, kind: str) -> Exchange | None:
-        """The last exchange of a kind."""
-        return next((one for one in reversed(self.exchanges) if one.kind == kind), None)
+    def to_raw(self, X: Array, network: Network) -> Array:
+        """The network's units to the readings' own (M, N)."""
+        return BACKWARD[network.transform](X * network.scale + self.offset)
 
 
-def about_news(kind: str, g: Array, opened: Array | None, plan: FactorPlan) -> Array:
-    """A round's sums as sums about ``y - P m``.
+def replay(
+    plan: Plan, positions: Array, heard: Sequence[Replies], earlier: Network | None = None
+) -> tuple[Network, tuple[Refit, ...]]:
+    """The public state after a run and its refits, from what the coordinator heard."""
+    run = Coordination(plan, positions, Ledger(), earlier)
+    program, refits = run.program(), []
+    ask = next(program)
+    for number, replies in enumerate(heard):
+        if ask.kind in ("begin", "refit"):
+            assert run.network is not None
+            refits.append(_refit(run.network, replies))
+        try:
+            ask = program.send(replies)
+        except StopIteration:
+            assert number == len(heard) - 1
+    assert run.network is not None
+    return run.network, tuple(refits)
 
-    The one place that knows in which form readings travel: under the guard they are in the answer
-    to "open" only, and a round's ``g`` is the model's part alone. With the guard off every round's
-    is about y - P m itself.
+
+def _refit(network: Network, replies: Replies) -> Refit:
+    P, r = np.full_like(network.P, np.nan), np.full_like(network.r, np.nan)
+    for name, body in replies.by_site.items():
+        P[network.rows(name)], r[network.rows(name)] = body["P"], body["r"]
+    return Refit(network, P, r)
+
+
+class Watched(FLFL):
+    """The estimator with an auditor beside its coordinator.
+
+    Nothing leaves in the finish at home, so it is left out unless ``to_the_end`` is set.
     """
-    return g + opened if kind == "round" and plan.guarded and opened is not None else g
+
+    to_the_end = False
+    view_: View
+
+    def _run(self, plan: Plan, tables: list[Table], n_slots: int) -> list[Client]:
+        heard: list[Replies] = []
+        self.witness = lambda _, replies: heard.append(replies)
+        earlier = None if self._warm is None else self._warm.network
+        clients = super()._run(plan, tables, n_slots)
+        network, refits = replay(plan, tables[0].positions, heard, earlier)
+        before = self.view_.refits if earlier is not None else ()
+        self.view_ = View(network, (*before, *refits), self.secure_)
+        return clients
+
+    def _finish(self, client: Client) -> Recovered:
+        if self.to_the_end:
+            return super()._finish(client)
+        return Recovered(*[np.full(client.owner.table.raw.shape, np.nan)] * 5)
 
 
-class _EnoughError(Exception):
-    """The shared fit is over, and nobody wants what comes after it."""
-
-
-@dataclass
-class _Heard:
-    """Stands beside the coordinator and keeps what it learns; notes the sites' state with it."""
-
-    sites: Sequence[FactorSite]
-    plan: FactorPlan
-    to_the_end: bool = True
-    exchanges: list[Exchange] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
-    published: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _opened: Array | None = None
-
-    def __call__(self, ask: Ask, replies: Replies) -> None:
-        self.published[ask.kind] = ask.body
-        self.exchanges.append(Exchange(ask.kind, ask.body, replies.total))
-        if ask.kind == "open":  # a learning phase before this one is given up by its owners
-            self.rounds.clear()
-            self._opened = replies.total["g"]
-        if ask.kind in ("open", "round"):
-            self._keep(ask, replies.total)
-        if ask.kind == "finish" and not self.to_the_end and not self.sites[0]._learning:
-            raise _EnoughError
-
-    def _keep(self, ask: Ask, total: Mapping[str, np.ndarray]) -> None:
-        g = about_news(ask.kind, total["g"], self._opened, self.plan)
-        N, k = self.sites[0].sizes["slots"], g.shape[1]
-        m = np.asarray(ask.body["m"]) if ask.kind == "round" else np.zeros((N, k))
-        P, B = (np.vstack([getattr(s, name) for s in self.sites]) for name in "PB")
-        self.rounds.append(Round(g, m, total["F"], total["R"], P.copy(), B.copy()))
-
-
-class _Audited(FLFL):
-    """The estimator with an auditor inside."""
-
-    to_the_end = True
-
-    def plan(self, *about: Any) -> FactorPlan:
-        plan = super().plan(*about)
-        # A curious coordinator goes on for as many rounds as it likes, useful or not.
-        return plan if self.rounds is None else replace(plan, least_rounds=self.rounds)
-
-    def _run(self, plan: FactorPlan, programs: list[FactorSite], n_slots: int) -> None:
-        self.witness = self.heard_ = _Heard(programs, plan, self.to_the_end)
-        super()._run(plan, programs, n_slots)
-
-
-def listen(
-    readings: pd.DataFrame | Array,
-    sensors: Sensors | pd.DataFrame | None = None,
+def watch(
+    readings: pd.DataFrame,
+    sensors: Sensors | None = None,
     *,
-    sites: Any = None,
-    to_the_end: bool = True,
+    sites: Sites | None = None,
+    nights: int = 0,
+    to_the_end: bool = False,
     **settings: Any,
-) -> tuple[FLFL, View | None]:
-    """Run FLFL and look on. The view is None where nothing was shared.
+) -> tuple[FLFL, View | None, Truth | None]:
+    """Run the network and look on. View and truth are None where nothing was released.
 
-    The boosted head comes after the sums of readings and changes none of them, so it is left out.
-    ``to_the_end=False`` stops after the shared fit: for a second run of which only the sums matter.
+    Parameters
+    ----------
+    readings : time x sensor
+    nights : the last slots come in so many stretches, one after another, each released as it comes
+    to_the_end : also finish at home, so that the model can fill gaps
+    settings : of :class:`~flfl.estimators.flfl.FLFL`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame(rng.standard_normal((150, 4)) + rng.standard_normal((150, 1)).cumsum(0))
+    >>> _, view, truth = watch(X)
+    >>> view.network.z.shape, truth.copies.shape, len(view.refits)
+    ((150, 2), (4, 150), 5)
     """
-    model = _Audited(**{"effort": "quick", **settings})
+    model = Watched(**{"effort": "quick", **settings})
     model.to_the_end = to_the_end
-    if not to_the_end and settings.get("epsilon") is None:
-        # Secure sums hide the terms, not the total that is seen here; the bits are the same.
-        model.set_params(secure=False)
-    with suppress(_EnoughError):
-        model.fit(readings, sensors=sensors, sites=sites)
-    heard: _Heard = model.heard_
-    return model, _view(heard) if "finish" in heard.published else None
+    length = stretch_length(len(readings), nights)
+    first = len(readings) - nights * length
+    model.fit(readings.iloc[:first], sensors=sensors, sites=sites)
+    for night in range(nights if hasattr(model, "view_") else 0):
+        start = first + night * length
+        model.partial_fit(readings.iloc[start : start + length])
+    view: View | None = getattr(model, "view_", None)
+    if view is None or not view.network.numbers.any():
+        return model, None, None
+    return model, view, truth_of(view.network, model.remembered_, readings)
 
 
-def _view(heard: _Heard) -> View:
-    # Sites lie one after another in what was heard; the sums do not care.
-    sites = heard.sites
-    final = {name: np.asarray(value) for name, value in heard.published["finish"].items()}
-    windows = heard.published["whiten"]
-    span = heard.published["span"]
+def stretch_length(n_slots: int, nights: int) -> int:
+    """Slots of a night: a day of hours at the most, and no more than half of the table in all.
 
-    def rows(part: Any) -> Array:
-        return np.concatenate([part(site) for site in sites])
-
-    planes = [site.sensing.plane for site in sites]
-    return View(
-        names=[name for site in sites for name in site.sensing.ids],
-        sites=[site.sensing.name for site in sites for _ in site.sensing.ids],
-        plane=None if planes[0] is None else np.vstack(planes),  # type: ignore[arg-type]
-        plan=heard.plan,
-        rounds=tuple(heard.rounds),
-        exchanges=tuple(heard.exchanges),
-        windows=Windows(np.asarray(windows["edges"]), np.asarray(windows["released"])),
-        w=np.asarray(heard.published["open"]["w"]),
-        u=rows(lambda s: s.u),
-        J=rows(lambda s: s.J),
-        Y=rows(lambda s: s.Y),
-        raw=rows(lambda s: np.where(s.sensing.known, s.sensing.raw, np.nan)),
-        P=rows(lambda s: s.P),
-        r=rows(lambda s: s.r),
-        guard_r=rows(lambda s: s._guard_r),
-        predictive=rows(lambda s: _predictive_news(s, final)),
-        length=float(span["length"]),
-        noise=float(span["noise"]),
-        gain=float(heard.published["open"]["gain"]),
-        offset=rows(lambda s: s.units.season + s.units.centre),
-        scale=float(span["scale"]),
-        transform=sites[0].units.transform,
-        spoken=rows(lambda s: s._spoken()[0]),
-        clip=sites[0]._spoken()[1],
-        exposure=rows(lambda s: s.exposure),
-        **final,
-    )
-
-
-def _predictive_news(site: FactorSite, final: Mapping[str, np.ndarray]) -> Array:
-    """A site's readings minus the best guess from m without the sensor's own readings (m, N)."""
-    m, A, S, F, R = (final[name] for name in ("m", "A", "S", "F", "R"))
-    E = site.J * (site.Y - site.P @ m.T)
-    seen = dynamics.observe(F, R, site.windows.released)
-    level = site.gain * float(np.minimum(site.windows.per_slot(site.w), 1.0).mean())
-    own = loo.without_sensor(
-        E, site.J, site.P, site.B, site.u, site.smoother, site.windows, seen, A, S, level, site.gain
-    )
-    others = m - own
-    plan = site.plan
-    P, _ = sensor_step.predictive_step(site.Y, site.J, site.P, site.r, others, plan.ridge, plan.dof)
-    return site.J * (site.Y - np.einsum("itk,ik->it", others, P, optimize=True))
-
-
-def known_part(view: View, one: Round) -> Array:
-    """The sums of a round as they would be about ``y - P m`` of the end (n_windows, k).
-
-    With public masks the differences between rounds give every p, so the adversary is granted
-    it; m is published. What then still changes from round to round is where the clipping cut.
+    Examples
+    --------
+    >>> stretch_length(8760, 30), stretch_length(120, 30), stretch_length(120, 0)
+    (24, 2, 0)
     """
-    shift = view.J * (one.P @ one.m.T - view.picture)
-    return np.asarray(one.g + sums_of(view, shift, one.B))
+    return int(np.clip(n_slots // (2 * nights), 1, 24)) if nights else 0
 
 
-def sums_of(view: View, series: Array, B: Array) -> Array:
-    """What the network would release about a series (M, N) through B: (n_windows, k)."""
-    factor = smoothers.smoother(view.J, view.length, view.noise)
-    said = (view.u * view.windows.mean(smoothers.smooth(factor, view.J * series))).T @ B
-    return np.asarray(said * (np.arange(said.shape[1]) < view.windows.released[:, None]))
+def truth_of(network: Network, run: Remembered, readings: pd.DataFrame) -> Truth:
+    """What the owners of a finished run keep."""
+    N, M = network.n_slots, len(network.error)
+    ids, raw, stored = [""] * M, np.full((M, N), np.nan), np.full((M, N), np.nan)
+    row_of = {row.tobytes(): n for n, row in enumerate(network.sensors)}
+    column_of = {str(name).strip(): n for n, name in enumerate(readings.columns)}
+    values = readings.to_numpy(dtype=float)
+    for kept in run.sites.values():
+        for name, digest, copies in zip(kept.ids, digests(kept.ids), kept.copies, strict=True):
+            row = row_of[digest.tobytes()]
+            ids[row], raw[row] = name, values[:N, column_of[name]]
+            stored[row] = copies[:N]
+    offset = offsets_of(network, stored) @ season_rows(network.positions, network.season)[:, :N]
+    known = np.isfinite(raw)
+    X = FORWARD[network.transform](np.where(known, raw, 0.0))
+    clean = np.where(known, (X - offset) / network.scale, 0.0)
+    copies = np.where(np.isfinite(stored), (stored - offset) / network.scale, 0.0)
+    return Truth(tuple(ids), raw, clean, copies, known, offset)
+
+
+def offsets_of(network: Network, stored: Array) -> Array:
+    """Centre and season of copies (M, N) on the transformed scale, as their owners compute them."""
+    rows = season_rows(network.positions, network.season)[:, : stored.shape[1]]
+    stored = stored[:, : rows.shape[1]]
+    J = np.isfinite(stored) & (np.arange(rows.shape[1]) < network.units_stop[:, None])
+    return fit_offsets(np.where(J, stored, 0.0), J.astype(float), rows)

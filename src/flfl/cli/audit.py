@@ -29,7 +29,7 @@ from flfl.data.table import Table
 from flfl.data.write import check_writable
 from flfl.errors import InputError
 
-HEADER = ("attack", "news: worst", "median", "readings", "guessing", "must withstand")
+HEADER = ("attack", "read: worst", "median", "volatile", "slow", "from copies", "readings", "guess")
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
@@ -44,7 +44,6 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @privacy_options
 @method_options
-@click.option("--rounds", type=click.IntRange(min=1), help="Exactly so many rounds.")
 @click.option("--rate", type=_SHARE, help="Keep only this share of the readings first.")
 @click.option(
     "--pattern",
@@ -53,7 +52,13 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     show_default=True,
     help="How --rate hides readings.",
 )
-@click.option("--quick", is_flag=True, help="Shorter stretches, fewer coalitions, no reruns.")
+@click.option(
+    "--nights",
+    type=click.IntRange(min=0),
+    default=30,
+    show_default=True,
+    help="Run a second time with the last slots in so many stretches, one a night; 0: do not.",
+)
 @click.option(
     "--save-view",
     "view_path",
@@ -66,33 +71,27 @@ def audit(
     disclosure: str,
     rate: float | None,
     pattern: str,
-    quick: bool,
+    nights: int,
     view_path: Path | None,
     seed: int,
     as_json: bool,
-    projection: str | None,
     rank: int | None,
-    rounds: int | None,
     transformation: str | None,
     **files: Any,
 ) -> None:
     """Run every attack on a configuration, on READINGS (default: the bundled data).
 
-    READINGS may also be the name of a data set (`flfl data list`). Exits with 1 when a
-    configuration that calls itself private is exposed beyond its cap.
+    READINGS may also be the name of a data set (`flfl data list`). Exits with 1 when an attack on
+    the messages reads more than the same attack on the noisy copies, or when something left that
+    the copies do not explain.
 
     \b
     Example:
       flfl audit readings.csv --sensors sensors.csv
-      flfl audit readings.csv --sensors sensors.csv --max-exposure 0.3 --save-view view.npz
+      flfl audit readings.csv --sites each --added-error 0.5 --save-view view.npz
       flfl audit readings.csv --sensors sensors.csv --disclosure plain
     """
-    given: dict[str, Any] = privacy_settings(files) | {
-        "projection": projection,
-        "rank": rank,
-        "rounds": rounds,
-        "transformation": transformation,
-    }
+    given = {"rank": rank, "transformation": transformation} | privacy_settings(files)
     _check_view(view_path, disclosure, files)
     with Progress() as progress:
         progress.stage("reading")
@@ -102,10 +101,10 @@ def audit(
             values,
             sensors,
             disclosure=disclosure,
-            quick=quick,
+            nights=nights,
             seed=seed,
             progress=progress.stage,
-            **{name: value for name, value in given.items() if value is not None},
+            **given,
         )
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
@@ -138,46 +137,43 @@ def _hidden(table: Table, sensors: Sensors, rate: float, pattern: str, seed: int
 
 
 def _save(path: Path | None, report: Report) -> list[str]:
-    if path is None or report.view is None:
+    if path is None or report.case is None:
         return []
-    return [str(written) for written in save_view(path, report.view)]
+    return [str(written) for written in save_view(path, report.case)]
 
 
 def lines(report: Report) -> Iterator[str]:
     """The report for a person: what was run, the table, each attack in words, the verdict."""
-    yield (
-        f"{report.n_sensors} sensors at {report.n_sites} sites, {report.disclosure}, rank"
-        f" {report.rank}, {report.rounds} rounds, cap {report.max_exposure:g};"
-        f" at most {report.numbers_per_reading:.2f} numbers for a reading."
-    )
+    run = f"{report.n_sensors} sensors at {report.n_sites} sites, {report.disclosure}"
+    if report.disclosure == "sums":
+        run += f", added error {report.added_error}, share {report.share:g}"
+        run += f"; bound {report.bound:.2f}"
+    yield f"{run}."
     yield from (f"Note: {note}" for note in report.notes)
     yield ""
     yield from table_lines(HEADER, [_cells(one) for one in report.findings])
     yield ""
-    yield "news: share of what the shared model does not explain of a sensor's readings (R^2)."
-    yield "readings: guessed within 1 % of the sensor's deviation; guessing: without any attack."
+    yield "read: R^2 of what the other sensors do not foretell; volatile: in the tenth of the slots"
+    yield "where most happens; slow: of its means over 24 slots (all for the worst sensor)."
+    yield "from copies: what can be read from the noisy copies themselves. readings: guessed within"
+    yield "1 % of the sensor's spread; guess: by the public model without any attack."
     yield ""
-    for one in report.findings:
-        yield f"{one.name}: {one.adversary}; assumed to know {one.knows}."
-        yield f"    {one.sentence}"
+    for name in dict.fromkeys(one.adversary for one in report.findings):
+        yield f"{name}:"
+        mine = {one.knows: one for one in reversed(report.findings) if one.adversary == name}
+        yield from (f"    {one.name}: knows {one.knows}." for one in reversed(mine.values()))
     yield ""
     yield f"Verdict: {report.verdict}"
 
 
 def _cells(one: Finding) -> list[str]:
-    guessed = one.guessing_exposes
+    read = (one.residual_read_max, one.residual_read_median, one.volatile_max, one.slow_max)
     return [
         one.name,
-        _share(one.news_read_max, 2),
-        _share(one.news_read_median, 2),
+        *("-" if value is None else f"{value:.2f}" for value in (*read, one.copies_max)),
         _percent(one.readings_exposed),
-        "-" if guessed is None else _percent(max(guessed.mean, guessed.factors)),
-        "yes" if one.judged else "no",
+        _percent(one.guessing_exposes),
     ]
-
-
-def _share(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{max(value, 0.0):.{digits}f}"
 
 
 def _percent(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Plain uploads give every reading away; sums and enough noise do not."""
+"""Plain uploads give every reading away; sums do not."""
 
 from dataclasses import replace
 
@@ -42,12 +42,6 @@ def test_every_uploaded_reading_is_recovered(small):
     assert found["relative_error"] < 1e-8
 
 
-def test_float32_messages_do_not_help(small):
-    uploads, truth, w = small
-    found = attack.score(attack.invert(attack.rounded(uploads), w).readings, truth)
-    assert found["relative_error"] < 1e-3
-
-
 def test_the_regulariser_rows_are_found_without_coordinates(small):
     uploads, _, w = small
     rows = attack.invert(uploads, w).rows
@@ -57,22 +51,10 @@ def test_the_regulariser_rows_are_found_without_coordinates(small):
     assert np.abs(rows[np.equal.outer(sites, sites)]).max() > 0.01
 
 
-def test_noise_degrades_it_down_to_guessing(small):
-    uploads, truth, w = small
-    observed = (uploads.G[0] != 0).any(axis=2)
-    errors = []
-    for noise in (1e-6, 0.1, 30.0):
-        blurred = attack.noisy(uploads, noise, np.random.default_rng(1))
-        found = attack.score(attack.invert(blurred, w, observed).readings, truth)
-        errors.append(found["relative_error"])
-    assert errors[0] < 1e-2 < errors[1] < errors[2]
-    assert errors[2] > 0.8
-
-
 def test_a_sum_of_two_sensors_is_not_inverted(small):
     uploads, truth, w = small
     paired = replace(uploads, G=uploads.G + np.roll(uploads.G, 1, axis=1))
-    found = attack.score(attack.invert(paired, w, (paired.G[0] != 0).any(axis=2)).readings, truth)
+    found = attack.score(attack.invert(paired, w).readings, truth)
     assert found["exposed"] < 0.1
 
 
@@ -82,6 +64,3 @@ def test_beijing_at_half():
     uploads, truth, w = uploads_and_truth(X, sensors)
     exact = attack.score(attack.invert(uploads, w).readings, truth)
     assert exact["exposed"] >= 0.99
-    single = attack.score(attack.invert(attack.rounded(uploads), w).readings, truth)
-    assert single["exposed"] >= 0.99
-    assert single["relative_error"] < 1e-3

@@ -55,7 +55,7 @@ def invert(
     on = (moves[0] != 0).any(axis=1)
     # The paper's uploads are gradients, with a factor of their own.
     G = [-2 * density / rate * move[on] for move in moves]
-    (u, v, _), (u_next, *_) = (rank_one(g, q[on], ridge) for g, q in zip(G, Q, strict=True))
+    (u, v), (u_next, _) = (rank_one(g, q[on], ridge) for g, q in zip(G, Q, strict=True))
     push = rate / on.sum() * Q[0][on].T @ v
     # The sign of either direction is free, and s^2 does not depend on it.
     s = np.sqrt(max(scale_of(u, u_next, 1 - rate * ridge, push), 1e-12))

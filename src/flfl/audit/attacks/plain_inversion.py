@@ -21,7 +21,7 @@ by now, and ``w = z1 (L L^T)_i`` unknown but the same in every round: least squa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,6 @@ from flfl.model.temporal import path_laplacian
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-_START_ERROR = 0.05
-"""Relative error of the public start as a guess of ``|p_i|`` in the first rounds."""
 
 
 @dataclass(frozen=True)
@@ -119,36 +116,22 @@ def record(model: PaperFLFL, fit: Callable[[PaperFLFL], object], rounds: int = 6
     return recorder.uploads()
 
 
-def rounded(uploads: PlainUploads) -> PlainUploads:
-    """The same uploads as they would come as 32-bit floats."""
-    return replace(uploads, G=uploads.G.astype(np.float32).astype(np.float64))
-
-
-def noisy(uploads: PlainUploads, noise: float, rng: np.random.Generator) -> PlainUploads:
-    """The same with Gaussian noise of ``noise`` times each upload's root mean square."""
-    size = np.sqrt((uploads.G**2).mean(axis=(2, 3), keepdims=True))
-    return replace(uploads, G=uploads.G + noise * size * rng.standard_normal(uploads.G.shape))
-
-
-def rank_one(G: Array, Q: Array, ridge: float) -> tuple[Array, Array, float]:
+def rank_one(G: Array, Q: Array, ridge: float) -> tuple[Array, Array]:
     """Direction u (k,) and v (n,) with ``-(G - 2 lambda Q)/2 = v u^T``, for n uploaded rows.
 
-    The sign is that of the public start: ``sum(u) >= 0``. Third comes the variance of an entry of
-    u, from what is left over: zero for clean uploads.
+    The sign is that of the public start: ``sum(u) >= 0``.
 
     Examples
     --------
     >>> p, c = np.array([3.0, 4.0]), np.array([1.0, -2.0])
-    >>> u, v, _ = rank_one(-2 * np.outer(c, p), np.zeros((2, 2)), 0.1)
+    >>> u, v = rank_one(-2 * np.outer(c, p), np.zeros((2, 2)), 0.1)
     >>> u.round(6).tolist(), v.round(6).tolist()
     ([0.6, 0.8], [5.0, -10.0])
     """
     rows = -(G - 2 * ridge * Q) / 2
-    values, vectors = np.linalg.eigh(rows.T @ rows)
+    _, vectors = np.linalg.eigh(rows.T @ rows)
     u = vectors[:, -1] if vectors[:, -1].sum() >= 0 else -vectors[:, -1]
-    # The eigenvalues of noise-free rows are known to rounding only.
-    rest = max(float(values[:-1].mean()) - 1e-15 * float(values[-1]), 0.0) if len(u) > 1 else 0.0
-    return u, rows @ u, rest / (len(rows) * max(float(values[-1]), 1e-300))
+    return u, rows @ u
 
 
 def scale_of(u: Array, u_next: Array, shrink: float, push: Array) -> float:
@@ -168,56 +151,32 @@ def scale_of(u: Array, u_next: Array, shrink: float, push: Array) -> float:
     return float(np.linalg.lstsq(A, push, rcond=None)[0][1])
 
 
-def trust_in_step(u: Array, u_next: Array, variance: float) -> float:
-    """How far the two rounds' equations are to be trusted against the public start, 0 to 1.
-
-    They live on the turn of u between the rounds; noise in u of the given variance an entry
-    drowns it.
-
-    Examples
-    --------
-    >>> trust_in_step(np.array([1.0, 0.0]), np.array([0.6, 0.8]), 0.0)
-    1.0
-    """
-    turn = 1 - min(float(u @ u_next) ** 2, 1.0)
-    return _START_ERROR**2 / (_START_ERROR**2 + len(u) * variance / max(turn, 1e-30))
-
-
 def latent_vectors(
     uploads: PlainUploads, observed: Mask, ridge: float
-) -> tuple[Array, list[list[Array]], Array]:
-    """``p_i`` of the first R - 1 rounds (R - 1, M, k), the ``c_j`` of the uploaded rows, and how
-    doubtful each scale is (R - 1, M): its relative variance."""
+) -> tuple[Array, list[list[Array]]]:
+    """``p_i`` of the first R - 1 rounds (R - 1, M, k), and the ``c_j`` of the uploaded rows."""
     R, M, _, k = uploads.G.shape
     near = uploads.start**2 * k
-    P, doubt = np.empty((R - 1, M, k)), np.empty((R - 1, M))
+    P = np.empty((R - 1, M, k))
     c = [[np.empty(0)] * M for _ in range(R - 1)]
     for i in range(M):
         on = observed[i]
         parts = [rank_one(uploads.G[r, i][on], uploads.Q[r, i][on], ridge) for r in range(R)]
         for r in range(R - 1):
-            eta, (u, v, variance) = uploads.eta[r, i], parts[r]
+            eta, (u, v) = uploads.eta[r, i], parts[r]
             push = 2 * eta * uploads.Q[r, i][on].T @ v
-            shrink = 1 - 2 * eta * ridge * int(on.sum())
-            trust = trust_in_step(u, parts[r + 1][0], variance)
-            square = trust * scale_of(u, parts[r + 1][0], shrink, push) + (1 - trust) * near
+            square = scale_of(u, parts[r + 1][0], 1 - 2 * eta * ridge * int(on.sum()), push)
             s = np.sqrt(np.clip(square, near / 9, 9 * near))
-            P[r, i], c[r][i], doubt[r, i] = s * u, v / s, _START_ERROR**2 * (1 - trust)
-    return P, c, doubt
+            P[r, i], c[r][i] = s * u, v / s
+    return P, c
 
 
-def solve_readings(
-    known: Array, terms: Array, size: float = 1.0, doubt: float = 0.0
-) -> tuple[Array, Array]:
+def solve_readings(known: Array, terms: Array) -> tuple[Array, Array]:
     """``y`` (n,) and ``w`` (C,) from ``y_j = known_rj + w . terms_rj`` for every round r.
-
-    Least squares, then once more with a ridge of the error variance over ``size^2``: nothing
-    changes where the equations hold exactly, and noise does not blow ``w`` up.
 
     Parameters
     ----------
-    known : (R, n); terms : (R, n, C); size : of an entry of w as a guess
-    doubt : relative variance of ``known``
+    known : (R, n); terms : (R, n, C)
 
     Examples
     --------
@@ -227,28 +186,14 @@ def solve_readings(
     ([5.0, 5.0], [2.0])
     """
     A = (terms - terms.mean(axis=0)).reshape(-1, terms.shape[2])
-    b = (known.mean(axis=0) - known).ravel()
-    w = np.linalg.lstsq(A, b, rcond=1e-12)[0]
-    # A wrong scale is one mistake in all n rows, not n small ones that average out.
-    noise = float(np.mean((b - A @ w) ** 2)) + doubt * float(np.sum(known**2)) / len(known)
-    # As further equations, sqrt(noise)/size * w = 0: the normal equations would lose digits.
-    A = np.vstack([A, np.sqrt(noise) / size * np.eye(A.shape[1])])
-    w = np.linalg.lstsq(A, np.r_[b, np.zeros(A.shape[1])], rcond=1e-12)[0]
+    w = np.linalg.lstsq(A, (known.mean(axis=0) - known).ravel(), rcond=1e-12)[0]
     return np.asarray((known + terms @ w).mean(axis=0)), np.asarray(w)
 
 
-def invert(uploads: PlainUploads, weights: Weights, observed: Mask | None = None) -> Inversion:
-    """Latent vectors, regulariser rows and readings from R >= 4 rounds of plain uploads.
-
-    Parameters
-    ----------
-    observed : (M, N) which slots each sensor observed; by default the rows that are not all zero.
-        With noise on the uploads these show nothing: give the gaps, which are public in most
-        archives.
-    """
-    if observed is None:
-        observed = (uploads.G[0] != 0).any(axis=2)
-    P, c, doubt = latent_vectors(uploads, observed, weights.ridge)
+def invert(uploads: PlainUploads, weights: Weights) -> Inversion:
+    """Latent vectors, regulariser rows and readings from R >= 4 rounds of plain uploads."""
+    observed = (uploads.G[0] != 0).any(axis=2)
+    P, c = latent_vectors(uploads, observed, weights.ridge)
     rounds, M = len(P) - 1, len(uploads.turns)
     sites = np.array([site for site, _ in uploads.turns])
     readings, rows = np.full(observed.shape, np.nan), np.zeros((M, M))
@@ -262,10 +207,7 @@ def invert(uploads: PlainUploads, weights: Weights, observed: Mask | None = None
             smooth = weights.temporal * path_laplacian(Q)[on] @ P[r, i]
             known.append(c[r][i] + Q[on] @ P[r, i] + smooth)
             terms.append(Q[on] @ now.T)
-        y, w = solve_readings(
-            np.array(known), np.array(terms), 2 * weights.spatial + 1e-9, float(doubt[:, i].max())
-        )
-        readings[i, on], rows[i, peers] = y, w
+        readings[i, on], rows[i, peers] = solve_readings(np.array(known), np.array(terms))
     return Inversion(P, rows, readings)
 
 

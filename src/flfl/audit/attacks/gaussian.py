@@ -1,0 +1,80 @@
+"""Residuals from the numbers of each slot, by Gaussian and heavy-tailed inference.
+
+Adversary: the coordinator, who has the public model (loadings, residual variances, dynamics, gaps,
+added errors) and the release. Three ways:
+
+* slot by slot: factors by the exact smoother, then ``E[e_it | z_t]``;
+* with memory: residuals are autoregressions with the memory and variance that they really have,
+  and all of them are smoothed together with the factors;
+* heavy-tailed: residuals are Student-t, by reweighting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flfl.audit.attack import Array, Case, Guess
+from flfl.audit.channel import Channel, left_over, states
+from flfl.model.state_space import Dynamics
+
+FREEDOM = 3.0
+"""Degrees of freedom of the heavy-tailed residuals."""
+STEPS = 8
+_OVERLAP = 24
+_CELLS, _WORK = 4_000_000, 6_000_000_000
+"""What the joint smoother may take: numbers in memory, and states cubed times slots."""
+
+
+def by_slot(case: Case, copies: bool) -> Guess:
+    """Each slot for itself, given the factors."""
+    heard = case.copies if copies else case.release
+    q, picture = case.picture(heard)
+    noise = np.where(heard.known, heard.r[:, None] + heard.sigma2, 0.0)
+    score, _ = left_over(heard, heard.P, noise, q)
+    return Guess(heard.r[:, None] * score, picture)
+
+
+def heavy_tailed(case: Case, copies: bool) -> Guess:
+    """Student-t residuals: ``var e_it = s_i^2 (f + E e_it^2 / s_i^2) / (f + 1)``, repeated."""
+    heard = case.copies if copies else case.release
+    scale = heard.r[:, None] * (FREEDOM - 2) / FREEDOM
+    variance = np.broadcast_to(heard.r[:, None], heard.known.shape)
+    for _ in range(STEPS):
+        noise = np.where(heard.known, variance + heard.sigma2, 0.0)
+        q = states(heard, heard.P, noise, heard.dynamics)
+        score, gain = left_over(heard, heard.P, noise, q, spread=True)
+        e = variance * score
+        square = e**2 + np.maximum(variance - variance**2 * gain, 0.0)
+        variance = scale * (FREEDOM + square / scale) / (FREEDOM + 1)
+    return Guess(e, heard.P @ q.T)
+
+
+def with_memory(case: Case, copies: bool) -> Guess:
+    """All residuals and the factors in one smoother; long tables in pieces."""
+    heard = case.copies if copies else case.release
+    (M, N), k = heard.known.shape, heard.P.shape[1]
+    _, picture = case.picture(heard)
+    size = max(_CELLS // (k + M) ** 2, 8)
+    most = min(N, max(_WORK // (k + M) ** 3, 8))
+    value = np.full((M, N), np.nan)
+    for start in range(0, most, size):
+        stop = min(start + size, most)
+        low, high = max(start - _OVERLAP, 0), min(stop + _OVERLAP, N)
+        piece = _joint(heard.cut(slice(low, high)), case)
+        value[:, start:stop] = piece[:, start - low : stop - low]
+    return Guess(value, picture)
+
+
+def _joint(heard: Channel, case: Case) -> Array:
+    memory, slow = np.array([law.simple for law in case.wanted.laws]).T
+    white = np.array([law.white for law in case.wanted.laws])
+    slow = np.maximum(slow, 1e-6 * white)
+    k, M = heard.P.shape[1], len(white)
+    A, S = np.zeros((k + M, k + M)), np.zeros((k + M, k + M))
+    A[:k, :k], S[:k, :k] = heard.dynamics.A, heard.dynamics.S
+    A[k:, k:], S[k:, k:] = np.diag(memory), np.diag((1 - memory**2) * slow)
+    L = np.concatenate([heard.P, np.eye(M)], axis=1)
+    noise = np.where(heard.known, white[:, None] + heard.sigma2, 0.0)
+    x = states(heard, L, noise, Dynamics(A, S))
+    score, _ = left_over(heard, L, noise, x)
+    return np.asarray(x[:, k:].T + white[:, None] * score)
