@@ -21,15 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import numpy as np
 
+import together
 from broker import Mosquitto
 from deployed import Deployment, pooled
 from flfl.data.synth import synthesize
 from flfl.engines import inprocess
-from flfl.engines.conduct import Patience
-from flfl.engines.mqtt import together
+from flfl.engines.dispatcher import Patience
 from flfl.engines.mqtt.link import Broker, Link
-from flfl.federation.factors import FactorPlan
-from flfl.model.graph import map_box, to_plane
 from parties import parties
 
 
@@ -43,11 +41,9 @@ def rounds(slots: int) -> None:
         network = synthesize(
             max(n_sites, 24), slots, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0)
         )
-        plane = to_plane(network[1].coordinates, network[1].kind)
-        plan = FactorPlan(box=map_box(plane), boost=False)
         seconds = []
         for carry in (inprocess.run, together.run):
-            coordinator, sites, ledger, _ = parties(*network, plan, n_sites, secure=True)
+            coordinator, sites, ledger, _ = parties(*network, n_sites=n_sites, secure=True)
             where = {}
             if carry is together.run:
                 where = {"broker": broker, "patience": Patience(600, finish_within=3600)}
@@ -124,11 +120,9 @@ def hold(port: int, names: list[str], count: Any) -> None:
 def memory(slots: int, effort: str) -> None:
     """The largest resident memory of a site's real process over a run."""
     folder = Path(tempfile.mkdtemp())
-    deployment = Deployment(folder, pooled(24, slots), run="rank = 20\nmax_exposure = 1.0")
-    config = folder / "coordinator.toml"
+    deployment = Deployment(folder, pooled(24, slots))
+    config = folder / "site0.toml"
     config.write_text(config.read_text().replace('effort = "quick"', f'effort = "{effort}"'))
-    for name in deployment.names:
-        deployment.write_site(name, terms="max_exposure = 1.0")
     deployment.start("coordinator", "site1", "site2", "site3")
     site = subprocess.Popen(
         [sys.executable, "-m", "flfl.deployment.run_site", str(folder / "site0.toml"), "--once"]

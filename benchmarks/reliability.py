@@ -51,17 +51,17 @@ def draw(seed: int) -> list[dict]:
         )  # fmt: skip
         fault = {"kind": kind, "party": f"site{rng.randrange(4)}"}
         if kind == "kill site":
-            fault |= {"point": rng.choice(SITE_POINTS), "count": rng.randint(1, 60)}
+            fault |= {"point": rng.choice(SITE_POINTS), "count": rng.randint(1, 20)}
             if fault["point"].startswith("result"):
                 fault["count"] = 1
         elif kind == "kill coordinator":
-            fault |= {"point": rng.choice(COORDINATOR_POINTS), "count": rng.randint(1, 120)}
+            fault |= {"point": rng.choice(COORDINATOR_POINTS), "count": rng.randint(1, 70)}
             fault["party"] = "coordinator"
         elif kind in ("cut sending", "cut receiving"):
-            fault |= {"bytes": rng.randint(1, 200_000), "seconds": rng.uniform(0.2, 4)}
+            fault |= {"bytes": rng.randint(1, 80_000), "seconds": rng.uniform(0.2, 4)}
             fault["party"] = rng.choice((fault["party"], "coordinator"))
         else:
-            fault |= {"at": rng.uniform(0.0, 6.0), "seconds": rng.uniform(0.2, 5)}
+            fault |= {"at": rng.uniform(0.0, 3.0), "seconds": rng.uniform(0.2, 5)}
         faults.append(fault)
     return faults
 
@@ -183,7 +183,7 @@ def main() -> None:
     if options.table is not None:
         table(options.table)
         return
-    data = pooled(8, 96)
+    data = pooled(8, 420)
     wanted = in_process(data, Path(tempfile.mkdtemp()))
     done = set()
     if options.out.exists():

@@ -1,6 +1,6 @@
-"""What hiding the sums costs: over a plain round, and as the sites grow in number.
+"""What hiding the sums costs: over a run in the plain, and as the sites grow in number.
 
-    python benchmarks/secure_sum.py round     # default method, 36 sites, 8647 x 10 numbers
+    python benchmarks/secure_sum.py run       # default method, 36 sites, 8647 slots
     python benchmarks/secure_sum.py growth    # the secure sum alone, 5 to 200 sites
 
 Processor time of this one process, which plays all parties one after another; in a deployment the
@@ -19,12 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from flfl import FLFL
 from flfl.engines import inprocess
-from flfl.federation.messages import bytes_by_kind, kind_of
+from flfl.federation.messages import bytes_by_kind
 from flfl.privacy.secure_sum import graph
 from flfl.privacy.secure_sum.wire import peek
 
 SITES, SLOTS, RANK = 36, 8647, 10
-NUMBERS = SLOTS * RANK + 2 * RANK**2 + 2
+NUMBERS = SLOTS * SITES // 2
 SECURE = ("keys", "shares", "unmask")
 
 
@@ -37,65 +37,38 @@ def readings() -> pd.DataFrame:
     return pd.DataFrame(table, columns=[f"s{i:02d}" for i in range(SITES)])
 
 
-class Rounds:
-    """Processor time and bytes of each whole round: from its first question to the next one's."""
+class Clock:
+    """Processor time between the first and the last message of a run."""
 
-    def __init__(self, sites: int) -> None:
+    def __init__(self) -> None:
         self.marks: list[float] = []
-        self.bytes: Counter[str] = Counter()
-        self._sites, self._asked, self._last = sites, 0, ""
 
-    def __call__(self, direction: str, _site: str, data: bytes) -> None:
-        kind = kind_of(data)
-        if direction == "down" and kind == "round":
-            if self._asked % self._sites == 0:
-                self.marks.append(time.process_time())
-            self._asked += 1
-        if direction == "down" and kind == "finish" and self._last != "finish":
-            self.marks.append(time.process_time())
-        if direction == "down" and kind not in SECURE:
-            self._last = kind
-        if self.marks and self._last == "round":
-            for part, size in bytes_by_kind(data).items():
-                self.bytes[part] += size
-
-    def seconds(self) -> np.ndarray:
-        return np.diff(self.marks)
+    def __call__(self, _direction: str, _site: str, _data: bytes) -> None:
+        self.marks.append(time.process_time())
 
 
-def fit(table: pd.DataFrame, secure: bool, **settings: object) -> tuple[Rounds, FLFL]:
-    model = FLFL(effort="quick", secure=secure, rank=RANK, rounds=5, season=0, **settings)
-    model.tap = watch = Rounds(SITES)
-    model.fit(table, sites=list(table.columns))
-    return watch, model
-
-
-def round_cost(repeats: int) -> None:
+def whole_run(repeats: int) -> None:
     table = readings()
-    print("| projection | numbers | plain s | secure s | ratio | payload bytes | added bytes |")
+    times: dict[bool, list[float]] = {False: [], True: []}
+    ledgers = {}
+    for _ in range(repeats):
+        for secure in (False, True):
+            model = FLFL(effort="quick", secure=secure, rank=RANK, season=0)
+            model.tap = clock = Clock()
+            model.fit(table, sites=list(table.columns))
+            times[secure].append(clock.marks[-1] - clock.marks[0])
+            ledgers[secure] = model.ledger_
+    plain, full = (float(np.median(times[secure])) for secure in (False, True))
+    sent = [ledgers[secure].bytes_up / SITES / 1e3 for secure in (False, True)]
+    added = sum(ledgers[True].up[kind] for kind in SECURE) / SITES / 1e3
+    print(
+        "| numbers released | plain s | secure s | ratio | kB up a site, plain | secure | added |"
+    )
     print("|---|---|---|---|---|---|---|")
-    for label, settings in (
-        ("guard off, a window a slot", {"max_exposure": 1.0, "projection": "fixed"}),
-        ("default", {}),
-    ):
-        times: dict[bool, list[float]] = {False: [], True: []}
-        for _ in range(repeats):
-            for secure in (False, True):
-                watch, model = fit(table, secure, **settings)
-                times[secure] += watch.seconds().tolist()
-                if secure:
-                    hidden = watch.bytes
-                else:
-                    plain = watch.bytes
-        numbers = len(model.windows_) * RANK + 2 * RANK**2 + 2
-        least, full = (float(np.median(times[secure])) for secure in (False, True))
-        added = sum(hidden[kind] for kind in SECURE)
-        print(
-            f"| {label} | {numbers} | {least:.3f} | {full:.3f} | {full / least:.2f}"
-            f" | x {hidden['round'] / plain['round']:.4f}"
-            f" | + {100 * added / plain['round']:.1f} % |",
-            flush=True,
-        )
+    print(
+        f"| {ledgers[True].numbers} | {plain:.2f} | {full:.2f} | {full / plain:.2f}"
+        f" | {sent[0]:.0f} | {sent[1]:.0f} | {added:.1f} |"
+    )
 
 
 def growth(most: int) -> None:
@@ -107,7 +80,7 @@ def growth(most: int) -> None:
     for n in (5, 10, 20, 36, 70, 100, 101, 150, 200):
         if n > most:
             break
-        sums, sites = inprocess.secure([f"s{i:03d}" for i in range(n)])
+        sums, sites, _ = inprocess.secure([f"s{i:03d}" for i in range(n)])
         spent: Counter[str] = Counter()
         sent: Counter[str] = Counter()
         values = np.arange(NUMBERS)
@@ -143,7 +116,7 @@ def growth(most: int) -> None:
             counter.clear()
         for _ in range(repeats):
             start = time.process_time()
-            envelopes = sums.ask(bytes(8 * SLOTS * RANK), "round")
+            envelopes = sums.ask(bytes(8 * SLOTS), "release")
             spent["coordinator"] += time.process_time() - start
             carry(envelopes)
             assert np.array_equal(sums.take().total, n * values)
@@ -160,13 +133,13 @@ def growth(most: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["round", "growth"])
+    parser.add_argument("what", choices=["run", "growth"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--most", type=int, default=200)
     arguments = parser.parse_args()
     with threadpool_limits(limits=1):
-        if arguments.what == "round":
-            round_cost(arguments.repeats)
+        if arguments.what == "run":
+            whole_run(arguments.repeats)
         else:
             growth(arguments.most)
 

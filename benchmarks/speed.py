@@ -24,7 +24,7 @@ CELLS = (("D3_beijing_pm25", 0.5), ("D2_sst_70x1733", 0.5))
 
 
 def phases(seen: pd.DataFrame, sensors: Sensors, effort: str) -> dict[str, float]:
-    """Seconds of the shared fit (with its selection), of the heads, and of everything."""
+    """Seconds of the shared fit, of the owners' finish at home, and of everything."""
     model = FLFL(effort=effort)
     marks: dict[str, float] = {}
 
@@ -37,7 +37,7 @@ def phases(seen: pd.DataFrame, sensors: Sensors, effort: str) -> dict[str, float
     model.fit(seen, sensors=sensors)
     end = time.perf_counter()
     shared = marks["finish"] - start
-    return {"shared": shared, "heads": end - marks["finish"], "all": end - start}
+    return {"shared": shared, "home": end - marks["finish"], "all": end - start}
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     print(
-        "| data | kalman-em s | shared fit s | heads s | full s | quick s"
+        "| data | kalman-em s | shared fit s | at home s | full s | quick s"
         " | shared / em | full / em |"
     )
     print("|---|---|---|---|---|---|---|---|")
@@ -62,7 +62,7 @@ def main() -> None:
         em = float(np.median(central))
         part = {key: float(np.median([run[key] for run in full])) for key in full[0]}
         print(
-            f"| {name.split('_')[0]} {rate} | {em:.1f} | {part['shared']:.1f} | {part['heads']:.1f}"
+            f"| {name.split('_')[0]} {rate} | {em:.1f} | {part['shared']:.1f} | {part['home']:.1f}"
             f" | {part['all']:.1f} | {np.median(quick):.1f} | {part['shared'] / em:.2f}"
             f" | {part['all'] / em:.2f} |",
             flush=True,

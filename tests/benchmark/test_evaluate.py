@@ -39,7 +39,7 @@ def test_hidden_readings_never_reach_the_method(name, network):
 
 
 def test_coverage_and_width_are_those_of_the_hidden_readings(network):
-    table, sensors = network
+    table, sensors = network[0], network[1].with_sites("each")
     rows = evaluate(table, sensors, rates=[0.7], methods=["flfl", "linear"], options=QUICK)
     kept = training_mask(table, sensors, 0.7, "random", 0).T
     model = quick("flfl").fit(table.values.where(kept), sensors=sensors)

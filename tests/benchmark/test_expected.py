@@ -14,7 +14,7 @@ EXPECTED = pd.read_csv(Path(__file__).with_name("expected_rows.csv")).set_index(
     ["label", "data", "pattern", "rate", "seed"]
 )
 TOLERANCE = 0.02
-"""Other processors and libraries round otherwise, and a choice among heads may tip over."""
+"""Other processors and libraries round otherwise, and a choice among candidates may tip over."""
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,6 @@ def some_rows():
                             "sensors": 35 if data == D1 else 70,
                             "slots": 100 if rate < 0.5 else 200,
                             "exposure_worst": 0.4 if "flfl" in label else None,
-                            "exposure_computed": 0.4 if "flfl" in label else None,
                             "readings_exposed": 0.0,
                             "numbers_per_reading": 0.3,
                         }
@@ -245,7 +244,9 @@ def test_the_page_holds_headline_sections_and_links_that_lead_somewhere(tmp_path
     Page(out).write(find_rows(tmp_path))
     lines = out.read_text(encoding="utf-8").splitlines()
     assert lines[2].startswith("**What federation buys over each sensor alone:** `flfl` has 50 %")
-    assert lines[4].startswith("**What privacy costs against pooling all data:** `flfl` has 25 %")
+    assert lines[4].startswith(
+        "**What noisy copies cost against pooling all data:** `flfl` has 25 %"
+    )
     links = [line.split("](")[1].rstrip(")") for line in lines if line.startswith("![")]
     assert len(links) == 3
     assert all((tmp_path / link).is_file() for link in links)

@@ -109,22 +109,23 @@ def _alive(pid):
 def test_what_fails_is_a_row_with_its_reason_and_the_rest_goes_on(tmp_path):
     path, out = tmp_path / "mine.toml", tmp_path / "out"
     path.write_text(
-        MADE + '[[variant]]\nlabel = "no bounds"\nmethod = "flfl"\noptions = {epsilon = 1.0}\n'
-        '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["no bounds", "linear"]\n',
+        MADE
+        + '[[variant]]\nlabel = "two"\nmethod = "flfl"\noptions = {secure = true, n_regions = 2}\n'
+        '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["two", "linear"]\n',
         encoding="utf-8",
     )
     done = benchmark(path, out, "--json", "--workers", "1")
     told = json.loads(done.stdout)
     assert told["table"] == str(out / "rows.parquet")
     lost, fine = told["rows"]
-    assert lost["failed"].startswith("InputError: epsilon: a privacy budget needs the limits")
-    assert (lost["label"], lost["mae"]) == ("no bounds", None)
+    assert lost["failed"].startswith("InputError: secure: secure sums need 3 sites")
+    assert (lost["label"], lost["mae"]) == ("two", None)
     assert fine["mae"] > 0
     (kept,) = [p for p in cells(out) if "InputError" in p.read_text(encoding="utf-8")]
     before = kept.stat().st_mtime_ns
-    again = benchmark(path, out, "--again", "no bounds", "--workers", "1")
+    again = benchmark(path, out, "--again", "two", "--workers", "1")
     assert kept.stat().st_mtime_ns > before
-    assert "Failed: no bounds on made, random 0.5, seed 0: InputError" in again.stdout
+    assert "Failed: two on made, random 0.5, seed 0: InputError" in again.stdout
 
 
 def test_a_cell_beyond_its_time_is_a_failed_row(tmp_path):

@@ -19,7 +19,7 @@ def run():
 
 @pytest.fixture
 def files(tmp_path):
-    table, sensors = synthesize(8, 120, rank=2, rng=np.random.default_rng(0))
+    table, sensors = synthesize(8, 240, rank=2, rng=np.random.default_rng(0))
     readings, described = tmp_path / "readings.csv", tmp_path / "sensors.csv"
     write_recovered(readings, table, table.values)
     write_sensors(described, sensors)

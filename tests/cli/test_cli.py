@@ -16,6 +16,13 @@ from flfl.recovery.verdict import verdict
 QUICK = ("--effort", "quick")
 
 
+def owned(described):
+    """Give the eight sensors four owners, in the column that is returned."""
+    table = pd.read_csv(described).assign(company=["a", "b", "c", "d"] * 2)
+    table.to_csv(described, index=False)
+    return "company"
+
+
 def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
     readings, described = files
     out, flags = tmp_path / "filled.csv", tmp_path / "flags.csv"
@@ -39,7 +46,7 @@ def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
     assert "each sensor alone" in result.output
     # The sensors are all of one region, and so of one site.
     assert "nothing was shared between owners" in result.output
-    assert "Only sums over sensors left: " in result.output
+    assert "no copy of one, left any site" in result.output
     assert f"flag and interval: {flags}" in result.output
     assert "\n\n" not in result.output
 
@@ -49,21 +56,25 @@ def test_recover_json_is_the_contract(run, files, tmp_path):
     out, flags = tmp_path / "filled.parquet", tmp_path / "flags.csv"
     result = run(
         "recover", readings, "--sensors", described, "--out", out, "--flags", flags,
-        "--json", *QUICK,
+        "--sites", owned(described), "--json", *QUICK,
     )  # fmt: skip
     document = json.loads(result.stdout)
     wanted = (
-        "sensors slots observed recovered refused rounds seconds numbers_per_reading exposure"
-        " secure bytes_up bytes_down bytes_raw self_test sensors_gaining sensors_losing out"
-        " flags"
+        "sensors slots observed recovered refused rounds seconds numbers_per_reading added_error"
+        " guarantee secure bytes_up bytes_down bytes_raw self_test by_site sensors_gaining"
+        " sensors_losing out flags publish"
     )
     assert set(wanted.split()) <= set(document)
     assert document["sensors"] == 8
     told = ("sensors_gaining", "sensors_losing", "sensors_too_close")
-    assert sum(document[name] for name in told) == 7
+    assert sum(document[name] for name in told) == 8
+    assert set(document["added_error"]) == {"median", "unit"}
+    assert document["added_error"]["median"] > 0
+    assert 0 < document["numbers_per_reading"] <= 0.5
+    assert document["bytes_raw"] == 8 * document["observed"]
     assert document["flags"] == str(flags)
-    assert document["observed"] + document["recovered"] == 8 * 120
-    assert set(document["self_test"]) >= {"flfl", "alone", "linear"}
+    assert document["observed"] + document["recovered"] == 8 * 240
+    assert set(document["self_test"]) == {"flfl", "site", "alone", "linear"}
     assert set(document["self_test"]["flfl"]) == {"mae", "rmse", "coverage"}
     assert pd.read_parquet(out).notna().all().all()
 
@@ -87,12 +98,30 @@ def test_evaluate_rows(run, files):
 
 def test_evaluate_says_how_often_the_interval_holds(run, files):
     readings, described = files
-    given = ("evaluate", readings, "--sensors", described, "--rate", "0.7", "--methods", "flfl")
+    given = (
+        "evaluate", readings, "--sensors", described, "--sites", "each", "--rate", "0.7",
+        "--methods", "flfl",
+    )  # fmt: skip
     (row,) = json.loads(run(*given, "--json").stdout)["rows"]
     assert 0.5 < row["coverage"] <= 1
     assert row["interval_width"] > row["mae"]
     assert sum(row["exchanges"].values()) > 0
     assert "inside" in run(*given).output
+
+
+def test_evaluate_takes_owners_and_noise_and_has_both_ends_of_the_scale(run, files):
+    readings, described = files
+    given = (
+        "evaluate", readings, "--sensors", described, "--sites", "each", "--rate", "0.6",
+        "--pattern", "block", "--methods", "alone,flfl,pooled", "--json",
+    )  # fmt: skip
+    alone, some, pooled = json.loads(run(*given).stdout)["rows"]
+    assert alone["mae"] > some["mae"] > pooled["mae"]
+    assert (alone["numbers_per_reading"], pooled["bytes_up"]) == (0, 0)
+    rows = json.loads(run(*given, "--added-error", 30, "--share", 0.2).stdout)["rows"]
+    assert rows[0]["mae"] == alone["mae"]
+    assert rows[1]["mae"] > some["mae"]
+    assert rows[1]["numbers_per_reading"] < some["numbers_per_reading"]
 
 
 def test_evaluate_is_the_same_every_time(run, files):
@@ -202,7 +231,8 @@ def test_bad_sensors_exit_2_and_write_nothing(case, run, tmp_path):
         (["recover", "{in}", "--out", "{out}", "--flags", "{out}"], ["two outputs"]),
         (["recover", "{in}"], ["--out"]),
         (["recover", "{in}", "--out", "{out}", "--method", "flfl-papre"], ["flfl-paper"]),
-        (["recover", "{in}", "--out", "{out}", "--rank", "99"], ["rank 99"]),
+        (["recover", "{in}", "--out", "{out}", "--added-error", "much"], ["'much'", "2 ug/m3"]),
+        (["recover", "{in}", "--out", "{out}", "--share", "2"], ["--share"]),
         (["recover", "{in}", "--out", "{out}", "--sites", "owner"], ["owner"]),
         (
             ["recover", "{in}", "--out", "{out}", "--method", "linear", "--rank", "3"],
@@ -284,7 +314,7 @@ def test_words_for_one_sensor_and_no_scores(run, tmp_path):
     result = run("recover", readings, "--out", tmp_path / "o.csv", "--method", "linear")
     assert result.exit_code == 0, result.output
     assert "1 sensor at 1 site, 4 slots: 3 observed, 1 recovered, 0 refused" in result.output
-    assert "Nothing left any site" in result.output
+    assert "no copy of one, left any site" in result.output
     assert "\n\n" not in result.output
     short = write(tmp_path / "short.csv", "time,a,b\n2024-01-01,1,\n2024-01-02,,2\n")
     result = run("recover", short, "--out", tmp_path / "o.csv", "--method", "mean")
@@ -310,19 +340,81 @@ def test_what_federation_bought(ours, words):
 
 def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):
     readings, described = files
+    given = ("recover", readings, "--sensors", described, "--out", tmp_path / "o.csv")
     wanted = {
         "lfa": "brought to one place",
-        "flfl-paper": "can compute every reading",
-        "mean": "Nothing left any site",
+        "pooled": "brought to one place",
+        "flfl-paper": "Nothing was added that would hide the readings",
+        "mean": "no copy of one, left any site",
+        "alone": "no copy of one, left any site",
     }
     for method, words in wanted.items():
-        out = tmp_path / f"{method}.csv"
-        given = ("--sensors", described, "--out", out, "--method", method)
-        assert words in run("recover", readings, *given).output
-    trusted = run(
-        "recover", readings, "--sensors", described, "--out", out, "--max-exposure", 1, *QUICK
-    )
-    assert "can compute every reading" in trusted.output
+        assert words in run(*given, "--method", method).output
+
+
+def test_what_left_is_said_with_its_noise(run, files, tmp_path):
+    readings, described = files
+    given = (
+        "recover", readings, "--sensors", described, "--sites", "each",
+        "--out", tmp_path / "o.csv", *QUICK,
+    )  # fmt: skip
+    noisy = run(*given, "--added-error", "2 ug/m3").output
+    assert "noisy copies" in noisy
+    assert "an added error of typically 2" in noisy
+    assert "told apart correctly at most 69 % of the time" in noisy
+    assert "numbers for every 100 readings, each a sum over all owners" in noisy
+    trusted = run(*given, "--added-error", 0).output
+    assert "No noise was added" in trusted
+    assert "told apart" not in trusted
+    assert "private" not in noisy + trusted
+    fewer = json.loads(run(*given, "--share", 0.2, "--json").stdout)["numbers_per_reading"]
+    assert 0.1 < fewer <= 0.2
+
+
+def test_options_that_are_gone_say_what_replaces_them(run, files, tmp_path):
+    readings, _ = files
+    out = ("--out", tmp_path / "o.csv")
+    for option in ("max-exposure", "collusion", "blur", "epsilon", "delta", "projection"):
+        for verb in (("recover", readings, *out), ("evaluate", readings)):
+            refused = run(*verb, f"--{option}", "0.5")
+            assert refused.exit_code == 2
+            assert f"--{option} is gone: " in refused.stderr
+            assert option not in run(verb[0], "--help").output.replace("read-only", "")
+    assert "--account is gone" in run("recover", readings, *out, "--account", "here").stderr
+    assert "use --added-error" in run("recover", readings, *out, "--max-exposure", 1).stderr
+
+
+def test_the_table_to_publish_holds_no_reading(run, files, tmp_path):
+    readings, described = files
+    shown = tmp_path / "public.csv"
+    given = (
+        "recover", readings, "--sensors", described, "--sites", "each",
+        "--out", tmp_path / "o.csv", "--publish", shown, *QUICK,
+    )  # fmt: skip
+    assert json.loads(run(*given, "--json").stdout)["publish"] == str(shown)
+    before, after = pd.read_csv(readings), pd.read_csv(shown)
+    assert list(after["time"]) == list(before["time"])
+    assert after.notna().all().all()
+    names = before.columns[1:]
+    assert (after[names] == before[names]).to_numpy().mean() < 0.02
+    for bare in (("--method", "alone"), ("--added-error", 0)):
+        refused = run(*given, *bare)
+        assert refused.exit_code == 2
+        assert "no noisy copies" in refused.stderr
+
+
+def test_the_demo_tells_each_agency_what_it_gained(run, tmp_path):
+    result = run("demo", "--out", tmp_path / "demo")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("owner "))
+    rows = [line for line in lines[start + 1 :] if line.endswith(tuple("0123456789"))][:13]
+    assert any(row.startswith("Federal agency (UBA)") for row in rows)
+    gains = [float(row.split(" %")[0].split()[-1]) for row in rows]
+    assert len(gains) == 13
+    assert max(gains) < 0
+    assert "noisy copies of its readings, with an added error of typically" in result.output
+    assert "ug/m3" in result.output
 
 
 def test_stated_behaviour_of_what_is_not_an_error(run, tmp_path):
@@ -379,8 +471,10 @@ def test_secure_can_be_chosen_and_is_said(run, files, tmp_path):
     for flags, wanted in (((), True), (("--secure",), True), (("--no-secure",), False)):
         document = json.loads(run(*by_owner, *flags, "--json").stdout)
         assert document["secure"] is wanted
-    assert "saw them only added up over all sites" in run(*by_owner).output
-    assert "secure sums are off" in run(*by_owner, "--no-secure").output
+    assert "each a sum over all owners" in run(*by_owner).output
+    shown = run(*by_owner, "--no-secure").output
+    assert "secure sums are off" in shown
+    assert "saw each owner's own part" in shown
     table["owner"] = ["a", "b"] * 4
     table.to_csv(described, index=False)
     refused = run(*by_owner, "--secure")
@@ -388,7 +482,7 @@ def test_secure_can_be_chosen_and_is_said(run, files, tmp_path):
     assert "need 3 sites or more" in refused.output
     assert "not hidden from the coordinator" in run(*by_owner).output
     scored = run("evaluate", readings, "--sensors", described, "--methods", "flfl", "--no-secure",
-                 "--json")  # fmt: skip
+                 "--sites", "each", "--json")  # fmt: skip
     (row,) = json.loads(scored.stdout)["rows"]
     assert any("secure sums are off" in note for note in row["notes"])
 

@@ -82,7 +82,8 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         elif isinstance(option.type, click.Choice):
             value = option.type.choices[0]
         elif value is None:
-            value = {"max_gap": "6h", "bounds": [0, 5], "sentinels": [-99, "--"]}[option.name]
+            examples = {"max_gap": "6h", "bounds": [0, 5], "sentinels": [-99, "--"]}
+            value = examples.get(option.name, 1)
         lines.append(f"{option.opts[0].lstrip('-')} = {json.dumps(value)}")
         names.append(option.name)
     (here / "all.toml").write_text("\n".join(lines))
@@ -105,8 +106,10 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
         ("seed = 1.5", ["flfl.toml, seed", "not a whole number"]),
         ("seed = true", ["flfl.toml, seed", "not a whole number"]),
         ("[recover]\nmethod = 3", ["[recover], method", "not a text"]),
-        ('[recover]\nmax-exposure = "low"', ["max-exposure", "not a number"]),
-        ("[recover]\nmax-exposure = 2", ["max-exposure", "2"]),
+        ('[recover]\nshare = "low"', ["share", "not a number"]),
+        ("[recover]\nshare = 2", ["share", "2"]),
+        ('[recover]\nadded-error = "low"', ["added-error", "low"]),
+        ("[recover]\nmax-exposure = 0.5", ["--max-exposure is gone: use --added-error"]),
         ("[recover]\ncomplete-grid = 1", ["complete-grid", "not true or false"]),
         ('[recover]\nlayout = "tall"', ["layout", "tall"]),
         ("[recover]\nmissing = [1, true]", ["missing", "neither a number nor a word"]),

@@ -1,4 +1,4 @@
-"""``recover``: the caller's own table back, filled; honest scores, exposure and ledger."""
+"""``recover``: the caller's own table back, filled; honest scores, added error and ledger."""
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,7 @@ def test_the_callers_own_table_comes_back(shape):
     for part in (result.values, result.flags, result.reasons, result.lower, result.upper):
         pd.testing.assert_index_equal(part.index, frame.index)
         pd.testing.assert_index_equal(part.columns, frame.columns)
-    pd.testing.assert_index_equal(result.exposure.index, frame.columns)
+    pd.testing.assert_index_equal(result.added_error.index, frame.columns)
     assert len(result.by_sensor) == len(frame.columns)
     known = frame.notna()
     pd.testing.assert_frame_equal(result.values[known], frame)
@@ -110,17 +110,72 @@ def test_a_sensor_without_readings_has_no_site_but_its_owner(network):
     assert recover(values, sites=owners, self_test=False, **FEW).sites == tuple(owners)
 
 
-@pytest.mark.parametrize(
-    ("method", "exposed"), [("linear", 0.0), ("pchip", 0.0), ("mean", 0.0), ("lfa", 1.0)]
-)
-def test_exposure_follows_from_the_method(method, exposed, network):
+def test_the_added_error_is_in_the_units_of_the_readings(network):
     table, sensors = network
     values = table.values.assign(**{table.sensor_ids[4]: np.nan})
-    result = recover(values, sensors, method=method, self_test=False)
-    assert np.isnan(result.exposure.iloc[4])
-    assert (result.exposure.dropna() == exposed).all()
-    paper = recover(table, sensors, self_test=False, **FEW)
-    assert (paper.exposure == 1.0).all()
+    given = {"sites": "each", "effort": "quick", "self_test": False, "transformation": "none"}
+    half, two = (recover(values, sensors, added_error=x, **given) for x in (0.5, "2 ug/m3"))
+    assert np.isnan(half.added_error.iloc[4])
+    assert (half.added_error.dropna() > 0).all()
+    np.testing.assert_allclose(two.added_error.dropna(), 2.0, rtol=0.1)
+    assert two.summary()["added_error"]["median"] == two.added_error.median()
+    first = two.summary()["guarantee"][0]
+    assert (first["readings"], round(first["told_apart"], 2)) == (1, 0.69)
+    for method in ("linear", "lfa", "alone", "pooled"):
+        without = recover(values, sensors, method=method, self_test=False)
+        assert without.added_error.isna().all()
+        assert without.summary()["guarantee"] == []
+
+
+def test_each_sensor_may_be_its_own_owner(network):
+    table, sensors = network
+    result = recover(table, sensors, sites="each", self_test=False, **FEW)
+    assert result.sites == table.sensor_ids
+
+
+def test_options_that_are_gone_say_what_replaces_them(network):
+    with pytest.raises(InputError, match="max_exposure is gone: use added_error"):
+        recover(*network, max_exposure=0.5)
+
+
+class TestPublished:
+    OPTIONS = {"sites": "each", "effort": "quick", "self_test": False, "added_error": 1.0}  # noqa: RUF012
+
+    def test_it_holds_no_reading_and_fills_every_gap(self, network):
+        table, sensors = network
+        result = recover(table, sensors, **self.OPTIONS)
+        shown = result.published
+        pd.testing.assert_index_equal(shown.index, table.values.index)
+        pd.testing.assert_index_equal(shown.columns, table.values.columns)
+        assert shown.notna().all().all()
+        off = (shown - table.values).to_numpy()[table.known]
+        assert (off != 0).mean() > 0.99
+        assert np.median(np.abs(off)) == pytest.approx(0.67 * result.added_error.median(), rel=0.3)
+
+    def test_gaps_follow_the_network(self, network):
+        table, sensors = network
+        hidden = np.zeros(table.values.shape, bool)
+        hidden[60:80, 2] = hidden[120:140, 7] = True
+        shown = recover(table.values.mask(hidden), sensors, **self.OPTIONS).published
+        truth = table.values.where(hidden)
+        spread = float(np.nanstd(truth))
+        assert float(np.nanmean(np.abs(shown - truth))) < 0.5 * spread
+
+    def test_what_is_refused_stays_empty_and_limits_hold(self, network):
+        table, sensors = network
+        result = recover(table, sensors, max_gap=3, bounds=(45.0, 55.0), **self.OPTIONS)
+        refused = (result.flags == "refused").to_numpy()
+        assert refused.any()
+        assert result.published.isna().to_numpy()[refused].all()
+        assert float(result.published.min().min()) >= 45.0
+        assert float(result.published.max().max()) <= 55.0
+
+    def test_there_is_none_where_nothing_left(self, network):
+        table, sensors = network
+        assert recover(table, sensors, method="alone", self_test=False).published is None
+
+    def test_copies_without_noise_are_readings_and_not_published(self, network):
+        assert recover(*network, **self.OPTIONS | {"added_error": 0}).published is None
 
 
 def test_random_state_is_not_overridden(network):
@@ -137,8 +192,8 @@ def test_random_state_is_not_overridden(network):
 
 def test_gains_by_sensor_come_from_the_hold_out(network):
     table, sensors = network
-    result = recover(table, sensors, effort="quick")
-    model = create("flfl", effort="quick").fit(table.values, sensors=sensors)
+    result = recover(table, sensors, sites="each", effort="quick")
+    model = create("flfl", effort="quick").fit(table.values, sensors=sensors, sites="each")
     hidden = ~np.isnan(model.holdout_)
     seen = table.values.mask(hidden)
     truth = table.values.where(hidden)
@@ -170,3 +225,24 @@ def test_without_a_self_test_nobody_is_said_to_gain(network):
     summary = result.summary()
     assert (summary["sensors_gaining"], summary["sensors_too_close"]) == (0, 0)
     assert summary["self_test"] == {}
+
+
+@pytest.mark.parametrize(("method", "label"), [("alone", "site"), ("pooled", "pooled")])
+def test_alone_and_pooled_have_scores_of_their_own_name(method, label, network):
+    result = recover(*network, method=method, effort="quick")
+    assert list(result.scores) == [label, "alone", "linear"]
+    assert result.verdict == ""
+    assert result.ledger.numbers == 0
+
+
+def test_owners_are_scored_from_their_sensors(network):
+    table, sensors = network
+    owners = [f"o{i % 3}" for i in range(10)]
+    result = recover(table, sensors, sites=owners, effort="quick")
+    assert [score.site for score in result.by_site()] == ["o0", "o1", "o2"]
+    assert [score.sensors for score in result.by_site()] == [4, 3, 3]
+    counts = np.array([score.count for score in result.by_site()])
+    assert counts.sum() == sum(score.count for score in result.by_sensor)
+    for way in ("flfl", "site", "alone", "linear"):
+        maes = [score.mae[way] for score in result.by_site()]
+        assert (counts * maes).sum() / counts.sum() == pytest.approx(result.scores[way]["mae"])

@@ -101,18 +101,6 @@ def test_readings_outside_the_bounds_are_kept_and_named():
     assert f"{below} readings lie outside the bounds and are kept: a, b, c" in result.notes
 
 
-def test_the_same_bounds_serve_a_privacy_budget():
-    frame = hourly(200)
-    frame.iloc[40:44, 0] = np.nan
-    result = recover(
-        frame, epsilon=5.0, bounds=(-1.0, 1.0), effort="quick", sites=[1, 2, 3], self_test=False
-    )
-    filled = result.values.iloc[40:44, 0]
-    assert filled.between(-1, 1).all()
-    with pytest.raises(InputError, match="needs the limits"):
-        recover(frame, epsilon=5.0, bounds=(0, None), effort="quick", sites=[1, 2, 3])
-
-
 @pytest.mark.parametrize(
     ("rules", "words"),
     [

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from flfl import recover
+from flfl.baselines import create
 from flfl.data import synthesize
 from flfl.recovery import GapScore, SensorScore
 from flfl.recovery.scores import by_sensor
@@ -119,12 +120,27 @@ def test_the_measure_is_what_each_owner_does_by_itself(site, said):
 
 
 def test_no_gain_is_claimed_where_nothing_was_shared(network):
-    result = recover(network[0], effort="quick", max_exposure=1e-9)
-    assert any("nothing is shared" in note for note in result.ledger.notes)
-    one_owner = recover(*network, sites=["mine"] * 10, effort="quick")
-    for found in (result, one_owner):
-        assert found.verdict.startswith("Federation bought nothing here: nothing was shared")
-        assert "gain" not in found.verdict
+    found = recover(*network, sites=["mine"] * 10, effort="quick")
+    assert found.verdict.startswith("Federation bought nothing here: nothing was shared")
+    assert "gain" not in found.verdict
+
+
+def test_each_owner_alone_is_tested_on_the_same_readings(network):
+    values, sensors = network
+    owners = [f"o{i % 3}" for i in range(10)]
+    result = recover(values, sensors, sites=owners, effort="quick")
+    alone = create("alone", effort="quick").fit(values, sensors=sensors, sites=owners)
+    shared = create("flfl", effort="quick").fit(values, sensors=sensors, sites=owners)
+    both = ~np.isnan(alone.holdout_) & ~np.isnan(shared.holdout_)
+    assert both.sum() > 0.8 * (~np.isnan(shared.holdout_)).sum()
+    for way, model in (("flfl", shared), ("site", alone)):
+        mae = np.abs(model.holdout_ - values.to_numpy())[both].mean()
+        assert result.scores[way]["mae"] == pytest.approx(mae)
+
+
+def test_no_owner_is_asked_twice_for_one_sensor_each(network):
+    result = recover(*network, sites="each", effort="quick")
+    assert "site" not in result.scores
 
 
 def test_a_lead_that_chance_can_make_is_no_gain():

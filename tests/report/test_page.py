@@ -125,7 +125,7 @@ def test_everything_is_there(written):
         "gap longer than 3 slots",
         f"{summary['refused']} cells",
         "max_gap",
-        "Nothing left any site",
+        "no copy of one, left any site",
         *inspect_table(*run[1:3]).understood(),
         *result.values.columns,
     ):
@@ -135,13 +135,14 @@ def test_everything_is_there(written):
 
 def test_the_ledger_and_the_verdict_of_a_federation(written):
     table, sensors = synthesize(10, 200, rank=2, rng=np.random.default_rng(0))
-    result = recover(table, sensors, effort="quick")
+    result = recover(table, sensors, sites="each", effort="quick")
     page = written(result, table, sensors, {"effort": "quick"})
     assert result.verdict in page.visible
     assert "numbers for every 100 readings" in page.visible
     for kind in {*result.ledger.up, *result.ledger.down}:
         assert kind in page.visible
-    assert f"{result.summary()['exposure']['worst']:.3f}" in page.visible
+    assert "noisy copies" in page.visible
+    assert f"{result.added_error.iloc[0]:.3g}" in page.visible
 
 
 def test_names_are_escaped_everywhere(nasty_page, nasty_run):

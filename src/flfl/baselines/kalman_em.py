@@ -10,12 +10,13 @@ from scipy.special import ndtri
 from sklearn.utils._param_validation import StrOptions
 
 from flfl.data.sensors import Sensors
+from flfl.ensemble.candidates import phase
+from flfl.ensemble.estimate import Units
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.parameters import COUNT, WHOLE
-from flfl.model.heads.candidates import phase
-from flfl.model.heads.kalman_em import fit_kalman_em
-from flfl.model.shared import selection
-from flfl.model.shared.units import FORWARD, Units, known_mean
+from flfl.model.kalman_em import fit_kalman_em
+from flfl.model.transforms import FORWARD
+from flfl.protocol.owner import choose_trial, interpolation_error
 
 Mask = NDArray[np.bool_]
 
@@ -54,6 +55,7 @@ class KalmanEM(BaseRecoverer):
         "transformation": [StrOptions(set(FORWARD)), None],
         "season": [WHOLE, None],
     }
+    _unit_free: ClassVar[bool] = False
     _by_sensor: ClassVar[tuple[str, ...]] = ("lower_", "upper_")
 
     def __init__(
@@ -85,20 +87,24 @@ class KalmanEM(BaseRecoverer):
         trials = [(transform, season) for season in sorted(seasons) for transform in transforms]
         if len(trials) == 1:
             return trials[0]
-        J = known.astype(float)
-        errors = [selection.local_errors(Y, J, *trial, positions) for trial in trials]
-        return trials[selection.choose_trial(np.array(errors), trials)]
+        errors = [interpolation_error(Y, known, trial, positions) for trial in trials]
+        return trials[choose_trial(errors, trials)]
 
 
 def _units(Y: Array, known: Mask, positions: Array, transform: str, season: int) -> Units:
     """Each sensor's mean at each phase of the season, and one scale for all."""
     J = known.astype(float)
     Z = FORWARD[transform](np.where(known, Y, 0.0))
-    centre, means = known_mean(Z, J), np.zeros_like(Z)
+    offset = np.repeat(_mean(Z, J), Z.shape[1], axis=1)
     phases = phase(positions, season)
     for p in range(season):
         at = phases == p
-        means[:, at] = known_mean((Z - centre)[:, at], J[:, at])
-    spread = float(np.sqrt((J * (Z - centre - means) ** 2).sum() / J.sum()))
+        offset[:, at] += _mean((Z - offset)[:, at], J[:, at])
+    spread = float(np.sqrt((J * (Z - offset) ** 2).sum() / J.sum()))
     # Where nothing varies any unit will do.
-    return Units(transform, centre, means, spread if spread > 1e-12 else 1.0)
+    return Units(transform, offset, spread if spread > 1e-12 else 1.0)
+
+
+def _mean(X: Array, J: Array) -> Array:
+    """Mean of each sensor's known values (M, 1), 0 where there is none."""
+    return (J * X).sum(1, keepdims=True) / np.maximum(J.sum(1, keepdims=True), 1)

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -28,7 +29,7 @@ from flfl.baselines.trmf import TRMF
 from flfl.baselines.tvgs import TVGS
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
-from flfl.estimators.dynamic import FLFL
+from flfl.estimators.flfl import FLFL
 from flfl.estimators.paper import PaperFLFL
 
 
@@ -91,8 +92,21 @@ METHODS: dict[str, Method] = {
         Method(
             "flfl",
             FLFL,
-            "our default: a dynamic factor model through one fixed projection, with local heads",
+            "our default: a dynamic factor model of one release of noisy copies, finished at home",
             federated=True,
+            seeded=True,
+        ),
+        Method(
+            "alone",
+            partial(FLFL, sharing="nothing"),
+            "flfl without a network: each owner from its own sensors, nothing shared",
+            seeded=True,
+        ),
+        Method(
+            "pooled",
+            partial(FLFL, sharing="everything"),
+            "flfl as if one owner held all sensors, central",
+            pooled=True,
             seeded=True,
         ),
         Method(
@@ -257,6 +271,19 @@ METHODS: dict[str, Method] = {
 }
 
 
+_NOISE = "use added_error, the noise in the copies that leave (1 by default, 0 for none)"
+GONE = {
+    "max_exposure": _NOISE,
+    "blur": _NOISE,
+    "collusion": "leave it out: noisy copies hold against any coalition; see added_error",
+    "epsilon": "use added_error; the result reports the epsilon that it means, as guarantee",
+    "delta": "use added_error; the result reports the epsilon that it means, as guarantee",
+    "projection": "leave it out; share says how many numbers are released for a reading",
+    "account": "leave it out: a reading has one copy for ever, so further runs tell nothing more",
+}
+"""Options that are gone, and what replaces them."""
+
+
 def find(name: str) -> Method:
     """The method of that name.
 
@@ -289,6 +316,8 @@ def create(name: str, /, *, seed: int = 0, **options: Any) -> BaseRecoverer:
         raise InputError(f"{seed!r} is no seed", where="seed", remedy="Give 0 or more, whole")
     known = inspect.signature(method.build).parameters
     unknown = [option for option in options if option not in known]
+    if unknown and unknown[0] in GONE:
+        raise InputError(f"{unknown[0]} is gone: {GONE[unknown[0]]}")
     if unknown:
         choice = f"Its options are {', '.join(known)}" if known else "Leave it out"
         raise InputError(f"the method {name} has no option {unknown[0]}", remedy=choice)

@@ -7,14 +7,15 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from flfl.audit import Finding, Report, audit
+from flfl.audit import audit
+from flfl.audit.attack import COORDINATOR
 from flfl.benchmark.cells import Cell, json_text, load
 from flfl.benchmark.evaluate import evaluate, training_mask
 from flfl.benchmark.experiment import AUDITED
@@ -89,32 +90,32 @@ def _scored(cell: Cell) -> dict[str, Any]:
 def _attacked(
     cell: Cell, table: Table, sensors: Sensors, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The worst that the audit's attacks read of the same run: a share of a sensor's news."""
+    """The most that the coordinator's attacks read of the same run."""
     kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
-    exposure, attack = worst(report)
+    attacks = [one for one in report.as_dict()["attacks"] if one["adversary"] == COORDINATOR]
+    exposure, attack = worst(attacks, plain=report.disclosure == "plain")
     return {
         "exposure_worst": exposure,
         "exposure_attack": attack,
-        "exposure_computed": report.computed_exposure,
-        "readings_exposed": max(
-            (one.readings_exposed or 0.0 for one in _alone(report)), default=0.0
-        ),
+        "readings_exposed": max((one["readings_exposed"] or 0.0 for one in attacks), default=0.0),
         "audit_seconds": report.seconds,
     }
 
 
-def worst(report: Report) -> tuple[float, str | None]:
-    """What the coordinator alone reads best, and by which attack; 0 where nothing was shared.
+def worst(attacks: Sequence[Mapping[str, Any]], *, plain: bool) -> tuple[float, str | None]:
+    """What is read best, and by which attack; 0 where nothing was shared.
 
-    A share of the news of the sensor that is read best. Plain uploads give away the readings
-    themselves: there it is the share of all readings, news included.
+    A share of the residual of the sensor that is read best. Plain uploads give away the readings
+    themselves: there it is the share of all readings.
+
+    Examples
+    --------
+    >>> attack = {"name": "lags", "residual_read_max": 0.3, "readings_exposed": 0.01}
+    >>> worst([attack], plain=False), worst([], plain=False)
+    ((0.3, 'lags'), (0.0, None))
     """
-    figure = "readings_exposed" if report.disclosure == "plain" else "news_read_max"
-    found = [(getattr(one, figure), one.name) for one in _alone(report)]
-    return max(((value, name) for value, name in found if value is not None), default=(0.0, None))
-
-
-def _alone(report: Report) -> list[Finding]:
-    return [one for one in report.findings if one.adversary == "the coordinator"]
+    figure = "readings_exposed" if plain else "residual_read_max"
+    found = [(one[figure], one["name"]) for one in attacks if one[figure] is not None]
+    return max(found, default=(0.0, None))

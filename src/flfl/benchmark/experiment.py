@@ -13,7 +13,7 @@ made = {sensors = 20, slots = 500} # made-up readings
 [[variant]]                        # a method with options of its own, and a name for it
 label = "flfl trusted"
 method = "flfl"
-options = {max_exposure = 1.0}
+options = {added_error = 0}
 
 [[run]]                            # a product; cells that occur twice are run once
 data = ["D1_beijing_co", "mine"]

@@ -231,7 +231,7 @@ def _covers(box: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
 
 
 def frontier(rows: pd.DataFrame) -> Picture:
-    """Error against the worst exposure that was measured, a line for each knob."""
+    """Error against the most that the audit read, a line for each knob."""
     audited = rows[rows["exposure_worst"].notna() & rows["failed"].isna()]
     exposure = audited.groupby("label", sort=False)["exposure_worst"].max()
     change = 100 * (relative_error(audited) - 1)
@@ -246,28 +246,26 @@ def frontier(rows: pd.DataFrame) -> Picture:
         axis = figure.subplots()
         points = []
         for knob in (knob for knob in knobs if knob not in far):
-            # Our default lies on the line of its own knob.
-            line = [*knobs[knob], *([OURS] if knob == "max_exposure" else [])]
+            # Our default lies on the lines of its own knobs.
+            line = [*knobs[knob], *([OURS] if knob in ("added_error", "share") else [])]
             line.sort(key=lambda label: exposure[label])
             axis.plot(exposure[line], change[line], label=knob, **look[knob].line())
             points += [
                 (label.split(" ", 1)[1], exposure[label], change[label]) for label in knobs[knob]
             ]
         axis.plot(exposure[OURS], change[OURS], label=OURS, linestyle="", **look[OURS].line())
-        axis.set(xlabel="worst exposure measured (share of a sensor's news)", xlim=(-0.03, 1.1))
+        axis.set(xlabel="most that was read of a sensor's residual (R^2)", xlim=(-0.03, 1.1))
         axis.set_ylabel("change of MAE against flfl (%)")
         axis.margins(y=0.15)
         _name_points(figure, axis, points)
         for knob in far:
-            words = (
-                f"{knob}: exposure {exposure[knob]:.2f}, MAE {change[knob]:+.0f} % (off the scale)"
-            )
+            words = f"{knob}: read {exposure[knob]:.2f}, MAE {change[knob]:+.0f} % (off the scale)"
             axis.text(0.99, 0.99, words, transform=axis.transAxes, ha="right", va="top", fontsize=6)
         figure.legend(loc="outside lower center", ncols=5)
 
     caption = (
-        "Change of MAE against flfl (geometric mean over cases) and the worst exposure that the"
-        " audit measured in any of them"
+        "Change of MAE against flfl (geometric mean over cases) and the most that the audit"
+        " read of a sensor's residual in any of them"
     )
     return Picture("exposure", caption, draw, 2.7)
 

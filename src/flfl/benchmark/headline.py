@@ -1,4 +1,4 @@
-"""The two sentences a user needs: what federation buys, and what privacy costs."""
+"""The sentences a user needs: what federation buys, and what keeping readings at home costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = "flfl"
 
 
 def headline(rows: pd.DataFrame) -> list[str]:
-    """Two sentences, each with its figures; fewer where the rows do not tell.
+    """Up to three sentences, each with its figures; fewer where the rows do not tell.
 
     Examples
     --------
@@ -31,10 +31,15 @@ each sensor could do with its own readings (the best of linear in each case; the
         (
             "What federation buys over each sensor alone",
             "the best that each sensor could do with its own readings",
-            [name for name, method in METHODS.items() if not method.federated | method.pooled],
+            ["linear", "pchip", "mean"],
         ),
         (
-            "What privacy costs against pooling all data",
+            "What federation buys over each owner alone",
+            "each owner with its own sensors",
+            ["alone"],
+        ),
+        (
+            "What noisy copies cost against pooling all data",
             "the best method that sees all readings in one place",
             [name for name, method in METHODS.items() if method.pooled],
         ),

@@ -83,8 +83,8 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
     if "exposure" in views and rows["exposure_worst"].notna().any():
         yield Section(
             "exposure",
-            "Error and exposure",
-            "Exposure: R^2 of a sensor's news under the best attack of the coordinator alone, the"
+            "Error and what was read",
+            "Read: R^2 of a sensor's residual under the best attack of the coordinator alone, the"
             " worst sensor (plain uploads: the share of readings that are met).",
             [tables.exposure(rows)],
             [figures.frontier(rows)],

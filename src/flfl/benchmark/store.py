@@ -41,7 +41,6 @@ SCORES: dict[str, pa.DataType] = {
     "interval_width": _REAL,
     "exposure_worst": _REAL,
     "exposure_attack": _TEXT,
-    "exposure_computed": _REAL,
     "readings_exposed": _REAL,
     "numbers_per_reading": _REAL,
     "rounds": _COUNT,

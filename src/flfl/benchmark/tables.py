@@ -208,7 +208,7 @@ def parts(rows: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
 
 
 def exposure(rows: pd.DataFrame) -> Grid:
-    """Error and measured exposure, one line a configuration and case."""
+    """Error, and what the audit read, one line a configuration and case."""
     audited = rows[rows["exposure_worst"].notna()]
     lines = [
         [
@@ -218,15 +218,14 @@ def exposure(rows: pd.DataFrame) -> Grid:
             figure(row.rmse),
             f"{row.exposure_worst:.2f}",
             row.exposure_attack or "-",
-            f"{row.exposure_computed:.2f}",
             f"{100 * row.readings_exposed:.1f} %",
             figure(row.numbers_per_reading, 3),
         ]
         for row in records(audited)
     ]
-    header = ["case", "configuration", "MAE", "RMSE", "worst exposure", "read by", "computed"]
+    header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
     header += ["readings met", "numbers a reading"]
-    return Grid("Error and measured exposure", header, lines)
+    return Grid("Error and what was read", header, lines)
 
 
 def timings(rows: pd.DataFrame) -> Grid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from flfl.errors import InputError
 from flfl.recovery import recover
 from flfl.report import check_report_extra
 
+UNIT = "ug/m3"
 TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environment Agency)"
 
 
@@ -36,6 +38,9 @@ TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environmen
 def demo(out: Path, page_path: Path | None, seed: int, as_json: bool) -> None:
     """Recover real air-quality readings: rural PM10 in Germany, 2005-2009.
 
+    The owners are the thirteen agencies that run the stations: the federal one and those of twelve
+    states. The table says what each gained from the others, and how noisy what left it is.
+
     \b
     Example:
       flfl demo --out flfl-demo
@@ -45,9 +50,10 @@ def demo(out: Path, page_path: Path | None, seed: int, as_json: bool) -> None:
     outputs.check()
     with Progress() as progress:
         table, sensors = load_dataset(BUNDLED)
+        table = replace(table, units=(UNIT,) * len(sensors.ids))
         result = recover(table, sensors, seed=seed, progress=progress.rounds, stage=progress.stage)
         outputs.write(result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
-    say(result, outputs, as_json, title=TITLE)
+    say(result, outputs, as_json, title=TITLE, owners=True)
 
 
 def _page(folder: Path) -> Path | None:

@@ -70,6 +70,7 @@ def evaluate(
     \b
     Example:
       flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl,linear
+      flfl evaluate readings.csv --sites each --added-error 0.5 --methods alone,flfl,pooled
     """
     settings = privacy_settings(files)
     chosen = names(methods, "--methods")

@@ -1,96 +1,81 @@
-"""Options of the default method that several verbs take: above all what may be read of a sensor."""
+"""Options of the default method that several verbs take: above all the noise in what leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from flfl.cli.types import LimitsType
+from flfl.baselines.registry import GONE
+from flfl.cli.types import AddedErrorType
+from flfl.errors import InputError
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
+
+def _say_gone(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Say what replaces an option that is gone, where somebody still gives it."""
+    if value is not None and param.name is not None:
+        words = GONE[param.name].replace("added_error", "--added-error").replace("share", "--share")
+        raise InputError(f"--{param.name.replace('_', '-')} is gone: {words}")
+
+
 _OPTIONS = (
     click.option(
-        "--max-exposure",
+        "--added-error",
+        type=AddedErrorType(),
+        help="Noise in the copies that leave: a multiple of each sensor's own error in time, or a"
+        " number with a unit such as '2 ug/m3'. 0: the coordinator is trusted.  [default: 1]",
+    ),
+    click.option(
+        "--share",
         type=click.FloatRange(0, 1, min_open=True),
-        help="Share of a sensor's news that the sums may carry. 1: a trusted coordinator."
-        "  [default: 0.5]",
-    ),
-    click.option(
-        "--collusion",
-        type=click.FloatRange(0, 1, max_open=True),
-        help="Hold the cap against a coalition of this share of the other sensors.  [default: 0]",
-    ),
-    click.option(
-        "--blur",
-        type=click.FloatRange(min=0),
-        help="Noise on the readings that enter the sums, in units of each sensor's own"
-        " interpolation error.  [default: 0]",
-    ),
-    click.option(
-        "--epsilon",
-        type=click.FloatRange(min=0, min_open=True),
-        help="Privacy budget for single readings: one noisy release. Needs --bounds.",
-    ),
-    click.option(
-        "--delta",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Of the budget; below one over the number of readings.",
-    ),
-    click.option(
-        "--bounds",
-        type=LimitsType(),
-        metavar="LOW,HIGH",
-        help="Physical limits, known beforehand, such as 0,500 or, with an open end, 0, : what"
-        " `recover` fills stays inside them. --epsilon needs both.",
+        help="Numbers released for each reading, at most one half.  [default: 0.5]",
     ),
     click.option(
         "--secure/--no-secure",
         default=None,
         help="Hide every site's sums from the coordinator.  [default: with 3 sites or more]",
     ),
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}",
+            type=click.UNPROCESSED,
+            hidden=True,
+            expose_value=False,
+            callback=_say_gone,
+        )
+        for name in GONE
+    ),
 )
-_NAMES = ("max_exposure", "collusion", "blur", "epsilon", "delta", "bounds", "secure", "account")
-
+_NAMES = ("added_error", "share", "secure")
 
 _METHOD = (
-    click.option(
-        "--projection",
-        type=click.Choice(["fixed", "learned", "adaptive"]),
-        help="How readings enter the sums.  [default: fixed]",
-    ),
-    click.option("--rank", type=click.IntRange(min=1), help="Number of latent factors."),
+    click.option("--rank", type=click.IntRange(min=1), help="Number of factors.  [default: 20]"),
     click.option(
         "--transformation",
         type=click.Choice(["none", "sqrt", "log1p"]),
-        help="Of the readings.  [default: chosen from sums; none with --epsilon]",
+        help="Of the readings.  [default: the sites vote]",
     ),
 )
 
 
 def method_options(verb: Verb) -> Verb:
-    """Add ``projection``, ``rank`` and ``transformation`` to a verb."""
+    """Add ``rank`` and ``transformation`` to a verb."""
     for option in reversed(_METHOD):
         verb = option(verb)
     return verb
 
 
 def privacy_options(verb: Verb) -> Verb:
-    """Add the options to a verb; :func:`privacy_settings` takes them from its arguments."""
+    """Add the options to a verb; :func:`privacy_settings` takes them from its arguments.
+
+    Options that are gone are among them: they say what replaces them.
+    """
     for option in reversed(_OPTIONS):
         verb = option(verb)
     return verb
-
-
-account_option = click.option(
-    "--account",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder where each site keeps its account of what it has released: exposure adds up over"
-    " runs, and a run that would pass the cap is refused.",
-)
 
 
 def privacy_settings(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -98,9 +83,9 @@ def privacy_settings(arguments: dict[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> rest = {"epsilon": 3.0, "blur": None, "bounds": (0.0, 500.0), "readings": "a.csv"}
+    >>> rest = {"added_error": 0.5, "share": None, "secure": None, "readings": "a.csv"}
     >>> privacy_settings(rest), rest
-    ({'epsilon': 3.0, 'bounds': (0.0, 500.0)}, {'readings': 'a.csv'})
+    ({'added_error': 0.5}, {'readings': 'a.csv'})
     """
     return taken(arguments, _NAMES)
 

@@ -9,16 +9,10 @@ import click
 
 from flfl.cli.outcome import Outputs, say
 from flfl.cli.plan import say_plan
-from flfl.cli.privacy import (
-    account_option,
-    method_options,
-    privacy_options,
-    privacy_settings,
-    taken,
-)
+from flfl.cli.privacy import method_options, privacy_options, privacy_settings, taken
 from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
-from flfl.cli.types import GapType, complete_method
+from flfl.cli.types import GapType, LimitsType, complete_method
 from flfl.data.write import check_writable
 from flfl.errors import InputError
 from flfl.estimators.memory import load_model, save_model
@@ -26,7 +20,8 @@ from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
 
 _SETTINGS = (
-    "method", "seed", "max_gap", "min_readings", "effort", "projection", "rank", "transformation"
+    "method", "seed", "max_gap", "min_readings", "bounds", "effort", "rank", "rounds",
+    "transformation",
 )  # fmt: skip
 
 
@@ -51,6 +46,12 @@ _SETTINGS = (
     help="Also write a page to look at (.html): map, series, scores, what left the sites.",
 )
 @click.option(
+    "--publish",
+    "publish_path",
+    type=click.Path(path_type=Path),
+    help="Also write a table that may be published: filled from noisy copies, without a reading.",
+)
+@click.option(
     "--max-gap",
     type=GapType(),
     help="Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
@@ -63,6 +64,12 @@ _SETTINGS = (
     help="Leave sensors with fewer readings empty.",
 )
 @click.option(
+    "--bounds",
+    type=LimitsType(),
+    metavar="LOW,HIGH",
+    help="Physical limits, such as 0,500 or, with an open end, 0, : what is filled stays inside.",
+)
+@click.option(
     "--method",
     default="flfl",
     show_default=True,
@@ -70,18 +77,18 @@ _SETTINGS = (
     help="See `flfl methods`.",
 )
 @privacy_options
-@account_option
 @click.option(
     "--effort",
     type=click.Choice(["quick", "full"]),
-    help="quick leaves the costly boosted head out.  [default: full]",
+    help="quick leaves the costly trees out.  [default: full]",
 )
 @method_options
+@click.option("--rounds", type=click.IntRange(min=1), help="Of the shared fit.  [default: 5]")
 @click.option(
     "--save-model",
     "model_out",
     type=click.Path(path_type=Path),
-    help="Keep the run (.npz, readable by you only; it holds latent vectors).",
+    help="Keep the run (.npz, readable by you only; it holds the noisy copies).",
 )
 @click.option(
     "--warm-start",
@@ -98,6 +105,7 @@ def recover(
     out: Path | None,
     flags_path: Path | None,
     page_path: Path | None,
+    publish_path: Path | None,
     model_out: Path | None,
     model_in: Path | None,
     dry_run: bool,
@@ -108,18 +116,19 @@ def recover(
 
     READINGS is CSV (wide or long, optionally .gz), Parquet or NetCDF. Observed values are never
     altered; the filled table has the layout of READINGS. Some readings are held out and recovered
-    too, and the scores are printed, beside what each sensor could do alone.
+    too, and the scores are printed, beside what each owner and each sensor could do alone.
 
     \b
     Example:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --flags flags.csv
       flfl recover readings.csv --sensors sensors.csv --out filled.csv --report page.html
+      flfl recover readings.csv --sites each --added-error '2 ug/m3' --out filled.csv
       flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
       flfl recover readings.csv --max-gap 2d --dry-run
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
     options = privacy_settings(files) | taken(files, _SETTINGS)
-    outputs = Outputs(out, flags_path, page_path)
+    outputs = Outputs(out, flags_path, page_path, publish_path)
     if not dry_run and out is None:
         raise click.UsageError("Missing option '--out'.")
     outputs.check(input_files(**files))

@@ -21,7 +21,7 @@ BAD_INPUT = 2
 FAILED = 1
 NO_FIGURES = "Note: no figures were drawn; they need matplotlib: pip install 'flfl[figures]'"
 _ARGUMENTS = (
-    "time_column|sensor_column|value_column|complete_grid|block_length|max_exposure|max_gap"
+    "time_column|sensor_column|value_column|complete_grid|block_length|added_error|max_gap"
     "|min_readings|time_zone|date_order"
 )
 
@@ -165,9 +165,10 @@ class Progress:
         """What is being done now."""
         self._words = what
 
-    def rounds(self, done: int, total: int, error: float) -> None:
-        """After every round."""
-        self._words = f"{_bar(done, total)} round {done} of at most {total}, error {error:.4f}"
+    def rounds(self, done: int, total: int, error: float | None = None) -> None:
+        """After every round; ``error`` where the method knows one."""
+        words = f"{_bar(done, total)} round {done} of at most {total}"
+        self._words = words if error is None else f"{words}, error {error:.4f}"
 
     def step(self, done: int, total: int, what: str) -> None:
         """After each of so many pieces of work."""

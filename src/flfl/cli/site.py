@@ -15,9 +15,9 @@ import click
 def site(config: Path, once: bool) -> None:
     """Take part in the network's runs with the readings that CONFIG names.
 
-    Readings stay here; so does the result, which is written when a run ends. An interrupted run
-    goes on where it was. Messages come over the broker, or under Flower to the door (socket) that
-    CONFIG names. Logs go to stderr, one JSON object a line.
+    Readings stay here; so does the result, which is written when a run ends. What leaves is made
+    from noisy copies, one of each reading for ever. An interrupted run goes on where it was. Logs
+    go to stderr, one JSON object a line.
 
     \b
     Example:

@@ -11,7 +11,7 @@ import click
 from flfl.cli.types import NumberOrWord
 from flfl.data.datasets import load_dataset
 from flfl.data.read import read_readings
-from flfl.data.sensors import Sensors, read_sensors, read_sites
+from flfl.data.sensors import EACH, Sensors, read_sensors, read_sites
 from flfl.data.table import Table
 
 BUNDLED = "germany_pm10"
@@ -40,8 +40,9 @@ def _how_to_read(verb: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--sites",
-                help="Who owns which sensor: a column of the sensors file, or a file"
-                " sensor,site. Default: the regions found from the coordinates.",
+                help="Who owns which sensor: a column of the sensors file, a file sensor,site, or"
+                " each (every sensor its own owner). Default: the column site, owner or agency;"
+                " without it the regions found from the coordinates.",
             ),
             click.option(
                 "--layout",
@@ -103,7 +104,7 @@ def input_files(
     readings: Path | None, sensors_path: Path | None, sites: str | None, **how: Any
 ) -> list[Path]:
     """The user's files that :func:`table_options` names: none of them may be written to."""
-    named = (readings, sensors_path, None if sites is None else Path(sites))
+    named = (readings, sensors_path, None if sites in (None, EACH) else Path(str(sites)))
     return [path for path in named if path is not None]
 
 
@@ -116,9 +117,7 @@ def find_tables(readings: Path | None, **files: Any) -> tuple[Table, Sensors]:
     sensors_path, sites = files["sensors_path"], files["sites"]
     if sensors_path is not None:
         network = read_sensors(sensors_path, table.sensor_ids)
-    if sites is not None:
-        network = network.with_sites(read_sites(sites, table.sensor_ids, sensors_path=sensors_path))
-    return table, network
+    return table, _owned(network, sites, sensors_path)
 
 
 def read_tables(
@@ -136,6 +135,11 @@ def read_tables(
     table = read_readings(readings, **how)
     ids = table.sensor_ids
     network = Sensors.of_table(table) if sensors_path is None else read_sensors(sensors_path, ids)
-    if sites is not None:
-        network = network.with_sites(read_sites(sites, ids, sensors_path=sensors_path))
-    return table, network
+    return table, _owned(network, sites, sensors_path)
+
+
+def _owned(network: Sensors, sites: str | None, sensors_path: Path | None) -> Sensors:
+    """The sensors with the owners that ``--sites`` names."""
+    if sites is None or sites == EACH:
+        return network if sites is None else network.with_sites(EACH)
+    return network.with_sites(read_sites(sites, network.ids, sensors_path=sensors_path))

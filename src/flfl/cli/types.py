@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from flfl.baselines import METHODS
 from flfl.errors import InputError
+from flfl.protocol.copier import AddedError
 from flfl.recovery.rules import Gap, Rules
 
 
@@ -49,6 +50,28 @@ class NumberOrWord(click.ParamType):
         except ValueError:
             return str(value)
         return number if math.isfinite(number) else str(value)
+
+
+class AddedErrorType(click.ParamType):
+    """A multiple, or a number with a unit.
+
+    Examples
+    --------
+    >>> [AddedErrorType().convert(given, None, None) for given in ("0.5", 2, "2 ug/m3")]
+    [0.5, 2.0, '2 ug/m3']
+    """
+
+    name = "number [unit]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        """A number for a multiple, the text as it is where it names a unit."""
+        try:
+            found = AddedError.parse(str(value))
+        except InputError as error:
+            self.fail(f"{error.problem}. {error.remedy}.", param, ctx)
+        return found.multiple if found.units is None else str(value)
 
 
 class LimitsType(click.ParamType):

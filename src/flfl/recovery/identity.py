@@ -26,8 +26,6 @@ def run_id(
 ) -> str:
     """Sixteen hexadecimal digits that name what went into a run.
 
-    Folders in the settings do not count: where files lie says nothing about the result.
-
     Examples
     --------
     >>> from flfl.data import from_frame
@@ -45,7 +43,7 @@ def run_id(
         "sites": network.sites,
         "regions": network.regions,
         "kind": network.kind,
-        "settings": {name: value for name, value in settings.items() if name != "account"},
+        "settings": dict(settings),
     }
     arrays = [
         table.values.to_numpy(dtype=np.float64),
@@ -54,7 +52,7 @@ def run_id(
     if network.coordinates is not None:
         arrays.append(network.coordinates)
     if warm_start is not None:
-        arrays.append(warm_start.published.state.m)
+        words["earlier"] = warm_start.network.digest.hex()
     digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
     for array in arrays:
         # One bit pattern for every missing reading and for either zero.

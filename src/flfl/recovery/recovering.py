@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.baselines import create, find
+from flfl.baselines import create
 from flfl.data.read import from_frame, with_time_index
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
@@ -21,8 +21,10 @@ from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer, Sites, resolve_sensors
 from flfl.estimators.memory import Remembered
 from flfl.estimators.network import partition
+from flfl.federation.coordinator import Ask, Replies
 from flfl.federation.ledger import Ledger
-from flfl.federation.paper import Progress
+from flfl.protocol.owner import Outgoing, digests
+from flfl.protocol.publish import published
 from flfl.recovery.identity import run_id
 from flfl.recovery.result import Recovery
 from flfl.recovery.rules import NO_ESTIMATE, Bounds, Gap, Rules
@@ -31,13 +33,14 @@ from flfl.recovery.verdict import verdict
 
 Array = NDArray[np.float64]
 
-_PHASES = {
-    "selection": "choosing the settings",
-    "guard": "computing the exposure",
-    "heads": "choosing among the heads",
+Progress = Callable[..., None]
+_AFTER = {
+    "vote": "making the noisy copies",
+    "publish": "adding up the release",
+    "finish": "each owner finishes at home",
 }
-"""The phases of a run that have no rounds to count, in words."""
-_EACH_SITE = ("effort", "transformation", "season", "coverage", "random_state")
+"""What begins when a question has been answered."""
+_EACH_SITE = ("effort", "transformation", "season", "coverage", "n_regions", "random_state")
 """Options that a site would also use by itself."""
 
 
@@ -45,7 +48,7 @@ def recover(
     readings: pd.DataFrame | Array | Table,
     sensors: Sensors | pd.DataFrame | None = None,
     *,
-    sites: Sites | None = None,
+    sites: Sites | Literal["each"] | None = None,
     method: str = "flfl",
     seed: int = 0,
     max_gap: Gap | None = None,
@@ -64,20 +67,21 @@ def recover(
     readings : DataFrame (index = time, one column a sensor, NaN = missing), array, or Table. No
         number stands for a missing reading: replace -999 and the like by NaN first
     sensors : coordinates (and sites): a DataFrame with one row a sensor
-    sites : owner of each sensor, by column order or by sensor id; names or numbers
+    sites : owner of each sensor, by column order or by sensor id; names or numbers. ``"each"``:
+        every sensor has an owner of its own
     method : a name from the registry
     seed : of every random draw; ``random_state`` among the options comes before it
     max_gap : leave longer gaps empty: a number of slots, or a duration such as ``"6h"``, ``"2d"``
     min_readings : leave sensors with fewer readings empty
     bounds : physical limits (low, high), None for an open end: recovered values and their
-        intervals stay inside. With ``epsilon`` they are also the limits that its proof needs
+        intervals stay inside
     self_test : score the method on readings hidden from it (a method that does not hold any out
         by itself is fitted twice, and both runs count in the ledger)
-    progress : called with (round, rounds, held-out error) after every round
+    progress : called with (round, rounds) after every round, by some methods with an error besides
     stage : called with the name of each stage of the run as it begins
     warm_start : an earlier result's ``remembered``, when this table goes on after that one: only
         the new slots are fitted, in a few rounds (``flfl`` only)
-    options : arguments of the method, such as ``max_exposure=0.3``
+    options : arguments of the method, such as ``added_error=0.5`` or ``share=0.3``
 
     Examples
     --------
@@ -95,14 +99,13 @@ def recover(
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     settings = {"method": method, "seed": seed, **options, **vars(rules)}
-    if options.get("epsilon") is not None:
-        options["bounds"] = rules.limits
     fit = _fitter(network, method, seed, progress, stage, options, warm_start)
+    alone = None
+    if method == "flfl" and warm_start is None:
+        own = {name: options[name] for name in _EACH_SITE if name in options}
+        alone = _fitter(network, "alone", seed, None, None, own, None)
     model = fit(table.values)
-    alone = {name: options[name] for name in _EACH_SITE if name in options}
-    tester = Tester(
-        table, network, method, seed, rules, fit, alone if warm_start is None else None, stage
-    )
+    tester = Tester(table, method, seed, rules, fit, alone, stage)
     test = tester.test(model) if self_test else SelfTest.none(table, tester.label)
     filled = np.where(reasons == "", rules.clip(model.estimates_), np.nan)
     values = np.where(table.known, table.values, filled)
@@ -111,6 +114,8 @@ def recover(
     lower, upper = _interval(model, values, flags == "recovered", test.width)
     given = _Given.of(readings, table)
     owners = _sites(model, network, table)
+    remembered = getattr(model, "remembered_", None)
+    shown = None if remembered is None else _published(remembered, table, rules)
     shared = model.ledger_.numbers > 0 and len(set(owners) - {""}) > 1
     return Recovery(
         values=given.frame(values),
@@ -122,14 +127,16 @@ def recover(
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
         verdict=verdict(test.overall, test.by_gap_length, test.by_sensor, tester.label, shared),
-        exposure=pd.Series(_exposure(model, method, table), given.columns),
+        added_error=pd.Series(_added_error(model, table), given.columns),
+        unit=table.unit,
         ledger=model.ledger_ if test.ledger is None else _both(model.ledger_, test.ledger),
         seconds=time.perf_counter() - start,
         sites=owners,
         method=method,
         rules=rules,
         run_id=run_id(table, network, settings, warm_start),
-        remembered=getattr(model, "remembered_", None),
+        remembered=remembered,
+        published=None if shown is None else given.frame(shown),
         secure=bool(getattr(model, "secure_", False)),
         notes=_notes(table, network, rules, self_test and not test.overall),
     )
@@ -164,12 +171,25 @@ class _Given:
         return pd.DataFrame(rows, self.index, self.columns)
 
 
-def _exposure(model: BaseRecoverer, method: str, table: Table) -> Array:
-    """As the method computes it; else everything where anything is sent or pooled, else nothing."""
-    if hasattr(model, "exposure_"):
-        return np.asarray(model.exposure_)
-    shown = float(find(method).pooled or model.ledger_.numbers > 0)
-    return np.where(table.known.any(axis=0), shown, np.nan)
+def _added_error(model: BaseRecoverer, table: Table) -> Array:
+    """Of each sensor's copies, in the readings' units; NaN where the method makes none."""
+    return np.asarray(getattr(model, "added_error_", np.full(len(table.sensor_ids), np.nan)))
+
+
+def _published(run: Remembered, table: Table, rules: Rules) -> Array | None:
+    """What may be published, from copies only; what the rules refuse stays empty.
+
+    None where copies have no noise: they are the readings.
+    """
+    if any((kept.sigmas[np.isfinite(kept.copies)] == 0).any() for kept in run.sites.values()):
+        return None
+    values = np.full(table.values.shape, np.nan)
+    for kept in run.sites.values():
+        out = Outgoing(digests(kept.ids), np.zeros((len(kept.ids), 2)), copies=kept.copies)
+        columns = [table.sensor_ids.index(sensor) for sensor in kept.ids]
+        values[:, columns] = published(run.network, out).T
+    refused = ~table.known & (rules.reasons(table) != "")
+    return np.where(refused, np.nan, rules.clip(values))
 
 
 def _sites(model: BaseRecoverer, network: Sensors, table: Table) -> tuple[str, ...]:
@@ -225,15 +245,14 @@ def _fitter(
         model = create(method, seed=seed, **options)
         if hasattr(model, "progress"):
             model.progress = progress
-        if hasattr(model, "tap") and stage is not None:
-            model.tap = partial(_tell_phase, model, stage)
+        if hasattr(model, "witness") and stage is not None:
+            model.witness = partial(_tell, stage)
         return model.fit(values, sensors=network, **more)
 
     return fit
 
 
-def _tell_phase(model: BaseRecoverer, stage: Stage, *message: object) -> None:
-    """With every message, the phase that the ledger counted last."""
-    phase = next(reversed(model.ledger_.exchanges), "")
-    if phase in _PHASES:
-        stage(_PHASES[phase])
+def _tell(stage: Stage, ask: Ask, replies: Replies) -> None:
+    """What the run goes on with."""
+    if ask.kind in _AFTER:
+        stage(_AFTER[ask.kind])

@@ -11,8 +11,9 @@ import pandas as pd
 from flfl.data.write import FLAGS, Provenance
 from flfl.estimators.memory import Remembered
 from flfl.federation.ledger import Ledger
+from flfl.protocol.guarantee import epsilon, gaussian_dp, told_apart
 from flfl.recovery.rules import Rules, count_reasons
-from flfl.recovery.scores import GapScore, SensorScore
+from flfl.recovery.scores import GapScore, SensorScore, SiteScore, by_site
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,16 @@ class Recovery:
     by_gap_length : the self-test by length of the gap in which a hidden reading lay
     by_sensor : the self-test by sensor, in column order. A few hidden readings say little of one
     verdict : what the self-test says, in plain sentences; empty without one
-    exposure : share of each sensor's news that another party may read, by sensor
+    added_error : standard deviation of the noise in each sensor's copies at its median reading, in
+        the readings' units; NaN for a sensor of which nothing left
+    unit : of the readings, where the file names one
     ledger : what travelled, a self-test that is a run of its own included
     sites : owner of each sensor; empty where a sensor without readings has none
     method : the name of the method that recovered
     rules : what was not to be filled, and the limits of what was
     run_id : the same for the same readings, settings and version
     remembered : the finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only)
+    published : time x sensor, filled from noisy copies, without a clean reading (``flfl`` only)
     secure : whether the sites' sums were hidden from the coordinator
     notes : what was understood and decided, in plain sentences
     """
@@ -55,14 +59,16 @@ class Recovery:
     by_gap_length: tuple[GapScore, ...]
     by_sensor: tuple[SensorScore, ...]
     verdict: str
-    exposure: pd.Series
+    added_error: pd.Series
     ledger: Ledger
     seconds: float
     sites: tuple[str, ...]
     method: str
     rules: Rules
     run_id: str
+    unit: str | None = None
     remembered: Remembered | None = None
+    published: pd.DataFrame | None = None
     secure: bool = False
     notes: tuple[str, ...] = field(default=())
 
@@ -79,10 +85,13 @@ class Recovery:
         """How many cells were refused for each reason."""
         return count_reasons(self.reasons.to_numpy())
 
+    def by_site(self) -> tuple[SiteScore, ...]:
+        """The self-test and the added error by owner, in the order of the columns."""
+        return by_site(self.by_sensor, self.sites, self.added_error.to_numpy())
+
     def summary(self) -> dict[str, Any]:
         """The figures of the run, ready for JSON."""
         observed = self.count("observed")
-        exposure = self.exposure.dropna()
         tested = sum(score.count > 0 for score in self.by_sensor)
         gaining = sum(score.gains for score in self.by_sensor)
         losing = sum(score.loses for score in self.by_sensor)
@@ -98,10 +107,8 @@ class Recovery:
             "exchanges": dict(self.ledger.exchanges),
             "seconds": round(self.seconds, 3),
             "numbers_per_reading": numbers_per_reading(self.ledger, observed),
-            "exposure": {
-                "worst": float(exposure.max()) if len(exposure) else 0.0,
-                "median": float(exposure.median()) if len(exposure) else 0.0,
-            },
+            "added_error": {"median": float(self.added_error.median()), "unit": self.unit},
+            "guarantee": guarantee(float(self.added_error.median())),
             "secure": self.secure,
             "bytes_up": self.ledger.bytes_up,
             "bytes_down": self.ledger.bytes_down,
@@ -112,6 +119,7 @@ class Recovery:
                 asdict(score) | {"gains": score.gains, "loses": score.loses}
                 for score in self.by_sensor
             ],
+            "by_site": [asdict(score) for score in self.by_site()],
             "sensors_gaining": gaining,
             "sensors_losing": losing,
             "sensors_too_close": tested - gaining - losing,
@@ -123,3 +131,35 @@ class Recovery:
 def numbers_per_reading(ledger: Ledger, readings: int) -> float:
     """Independent numbers released for each reading. At one or more, nothing is hidden."""
     return ledger.numbers / max(readings, 1)
+
+
+DELTA = 1e-5
+"""For which (epsilon, delta) is reported."""
+_CHANGES = ((1.0, 1), (2.0, 1), (3.0, 1), (1.0, 10), (1.0, 100))
+"""Changes for which the guarantee is reported: how many added errors, at how many readings."""
+
+
+def guarantee(added_error: float) -> list[dict[str, float]]:
+    """What an added error means for changes of some sizes; empty where there is none.
+
+    Examples
+    --------
+    >>> [(row["change"], row["readings"], round(row["told_apart"], 2)) for row in guarantee(4.0)]
+    [(4.0, 1, 0.69), (8.0, 1, 0.84), (12.0, 1, 0.93), (4.0, 10, 0.94), (4.0, 100, 1.0)]
+    """
+    if not added_error > 0:
+        return []
+    rows = []
+    for multiple, readings in _CHANGES:
+        mu = gaussian_dp(multiple, 1.0, readings)
+        rows.append(
+            {
+                "change": multiple * added_error,
+                "readings": readings,
+                "told_apart": told_apart(multiple, 1.0, readings),
+                "gaussian_dp": mu,
+                "epsilon": epsilon(mu, DELTA),
+                "delta": DELTA,
+            }
+        )
+    return rows

@@ -71,6 +71,54 @@ class SensorScore:
         return -self.lead > self.margin
 
 
+@dataclass(frozen=True)
+class SiteScore:
+    """The self-test of one owner.
+
+    Attributes
+    ----------
+    site : its name
+    sensors : how many it has
+    count : readings of them that were hidden
+    mae : as in :class:`GapScore`; NaN where nothing was hidden
+    added_error : of its copies, the median of its sensors; NaN where nothing left it
+    """
+
+    site: str
+    sensors: int
+    count: int
+    mae: Mapping[str, float]
+    added_error: float
+
+
+def by_site(
+    scores: Sequence[SensorScore], sites: Sequence[str], added_error: Array
+) -> tuple[SiteScore, ...]:
+    """Sensors' scores by owner, each hidden reading with the same weight.
+
+    Examples
+    --------
+    >>> sensors = [SensorScore(name, n, {"flfl": e}, 0.0, 0.0) for name, n, e in
+    ...            (("a", 10, 1.0), ("b", 30, 2.0), ("c", 0, np.nan))]
+    >>> found = by_site(sensors, ["x", "x", "y"], np.array([3.0, 5.0, np.nan]))
+    >>> [(score.site, score.sensors, score.mae, score.added_error) for score in found]
+    [('x', 2, {'flfl': 1.75}, 4.0), ('y', 1, {'flfl': nan}, nan)]
+    """
+    found = []
+    for site in dict.fromkeys(name for name in sites if name):
+        at = [i for i, owner in enumerate(sites) if owner == site]
+        tested = [scores[i] for i in at if scores[i].count]
+        count = sum(score.count for score in tested)
+        mae = {
+            way: sum(score.count * score.mae[way] for score in tested) / count if count else np.nan
+            for way in scores[at[0]].mae
+        }
+        added = added_error[at][np.isfinite(added_error[at])]
+        median = float(np.median(added)) if len(added) else np.nan
+        found.append(SiteScore(site, len(at), count, mae, median))
+    return tuple(found)
+
+
 def overall(error: Array) -> dict[str, float]:
     """Mean absolute and root mean square error."""
     return {

@@ -130,8 +130,14 @@ def _tiles(result: Recovery, summary: dict[str, Any]) -> list[tuple[str, str]]:
         else:
             alone = min(result.scores[name]["mae"] for name in ALONE)
             tiles.append((figure(alone), "the same, each sensor alone"))
-    tiles.append((f"{summary['exposure']['worst']:.2f}", "exposure of the worst sensor (0 to 1)"))
+    added = summary["added_error"]["median"]
+    if math.isfinite(added):
+        tiles.append((figure(added, 2), _named("added error of what left", result.unit)))
     return tiles
+
+
+def _named(what: str, unit: str | None) -> str:
+    return f"{what} ({unit})" if unit else what
 
 
 def _overall(result: Recovery) -> Rows:
@@ -165,7 +171,7 @@ def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
             "hidden": score.count,
             "errors": [_finite(error) for error in score.mae.values()],
             "gains": _gain(score),
-            "exposure": _finite(result.exposure.iloc[i]),
+            "added": _finite(result.added_error.iloc[i]),
         }
         for i, score in enumerate(result.by_sensor)
     ]
@@ -208,10 +214,10 @@ def _ledger(result: Recovery) -> Rows:
 
 
 def _facts(result: Recovery, summary: dict[str, Any]) -> Rows:
+    added = summary["added_error"]["median"]
     exchanges = ", ".join(f"{name} {number}" for name, number in summary["exchanges"].items())
     facts: Rows = [
-        ("Exposure, worst sensor", f"{summary['exposure']['worst']:.3f}"),
-        ("Exposure, median sensor", f"{summary['exposure']['median']:.3f}"),
+        (_named("Added error, median sensor", result.unit), figure(_finite(added), 3)),
         ("Numbers released for a reading", f"{summary['numbers_per_reading']:.3f}"),
         ("Rounds", str(summary["rounds"])),
         ("Exchanges", exchanges or "-"),

@@ -52,20 +52,45 @@ def what_left(summary: dict[str, Any], method: Method) -> str:
     """Plain sentences on what left the sites, from the figures of a run."""
     if method.pooled:
         return "Every reading was brought to one place: this method keeps nothing at home."
-    if not method.federated:
-        return "Nothing left any site: each sensor was filled from its own readings."
+    if not method.federated or (method.name == "flfl" and not summary["numbers_per_reading"]):
+        return "No reading, and no copy of one, left any site: each was filled from its own."
     sites = max(summary["sites"], 1)
     sent = (
         f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
         f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
         f" {size(summary['bytes_raw'] / sites)}."
     )
-    numbers, worst = summary["numbers_per_reading"], summary["exposure"]["worst"]
-    if numbers >= 1 or worst >= 1:
-        return f"{sent} The coordinator can compute every reading from what it received."
-    hidden = " The coordinator saw them only added up over all sites." if summary["secure"] else ""
+    if method.name != "flfl":
+        return f"{sent} Nothing was added that would hide the readings from the coordinator."
+    return " ".join([sent, _copies(summary), _sums(summary), ALSO_PUBLIC])
+
+
+ALSO_PUBLIC = (
+    "Also public: where each sensor stands, when it has readings, how large its errors are, and its"
+    " loadings."
+)
+
+
+def _copies(summary: dict[str, Any]) -> str:
+    """How noisy the copies are, and what that means."""
+    median, unit = summary["added_error"]["median"], summary["added_error"]["unit"]
+    if not median:
+        return (
+            "No noise was added (added error 0): what left each owner is made from its readings"
+            " themselves, and the coordinator was trusted with it."
+        )
+    shown = f"{figure(median, 2)} {unit}" if unit else f"{figure(median, 2)} (in the file's units)"
+    apart = 100 * summary["guarantee"][0]["told_apart"]
     return (
-        f"{sent} Only sums over sensors left: {100 * numbers:.0f} numbers for every 100 readings."
-        f"{hidden} Exposure that the sites computed before sending: at most {worst:.2f} of any"
-        f" sensor's news, median {summary['exposure']['median']:.2f}."
+        "What left each owner is made from noisy copies of its readings, with an added error of"
+        f" typically {shown}: two values of one reading that differ by so much are told apart"
+        f" correctly at most {apart:.0f} % of the time, whoever looks. Slow events, and events at"
+        " several sensors, show more."
     )
+
+
+def _sums(summary: dict[str, Any]) -> str:
+    numbers = f"{100 * summary['numbers_per_reading']:.0f} numbers for every 100 readings"
+    if summary["secure"]:
+        return f"The coordinator saw {numbers}, each a sum over all owners."
+    return f"The coordinator saw each owner's own part of {numbers}: nothing hid it."
