@@ -38,14 +38,14 @@ def settings(engine):
     """The settings of all parties; prints a free port."""
     port = _free_port()
     for name in ("coordinator", *SITES):
-        carried = _broker(name, port) if engine == "mqtt" else _door(name)
+        carried = _broker(name, port) if engine == "mqtt" else ""
         report = f'[report]\nlog = "{name}.log"\n'
         if name == "coordinator":
             text = (
                 f'network = "demo"\nstate = "coordinator-state"\n{carried}'
                 '[sites]\nroster = "keys/roster.json"\n'
                 f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nslots = {SLOTS}\n'
-                '[map]\nsensors = "sensors.csv"\n[run]\neffort = "quick"\n'
+                '[map]\nsensors = "sensors.csv"\n'
                 f"[deadlines]\ngather_within = 300\nanswer_within = 120\n{report}"
             )
         else:
@@ -53,7 +53,7 @@ def settings(engine):
                 f'network = "demo"\nname = "{name}"\nstate = "{name}-state"\n'
                 f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n{carried}'
                 f'[readings]\nfile = "{name}.csv"\nsensors = "sensors.csv"\n'
-                f'[out]\nfile = "{name}-filled.csv"\n{report}'
+                f'[out]\nfile = "{name}-filled.csv"\neffort = "quick"\n{report}'
             )
         Path(f"{name}.toml").write_text(text)
     print(port)
@@ -79,12 +79,7 @@ def _broker(name, port):
     )
 
 
-def _door(name):
-    """Under Flower: the first site answers in a process of its own, the others in Flower's."""
-    return f'[flower]\nsocket = "{name}.sock"\n' if name == SITES[0] else ""
-
-
-def wait(site, questions=20, seconds=600):
+def wait(site, questions=8, seconds=600):
     """Until the site has answered so many questions."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -126,32 +121,19 @@ def _records(journal):
 
 
 def compare():
-    """The owners' files against one process with all readings."""
+    """The owners' files against one process with all readings and all secrets."""
     import numpy as np
 
-    from flfl import FLFL
-    from flfl.data.read import read_readings
-    from flfl.data.sensors import read_sensors
-    from flfl.data.write import write_result
-    from flfl.deployment.grid import TimeGrid
-    from flfl.deployment.sources import Snapshot
-    from flfl.deployment.tables import result_table
+    from flfl.deployment.simulation import in_one_process
+    from flfl.protocol.state import network_to_arrays
 
-    table = read_readings("pooled.csv")
-    places = read_sensors("sensors.csv", table.sensor_ids)
-    owners = [SITES[i % len(SITES)] for i in range(len(table.sensor_ids))]
-    model = FLFL(effort="quick").fit(table.values, sensors=places, sites=owners)
-    with np.load(next(Path("coordinator-state/runs").glob("*/model.npz"))) as file:
-        same = [np.array_equal(file["model.m"], model.remembered_.published.state.m)]
-    print(f"demo: the shared model: {_verdict(same[0])}")
-    Path("one-process").mkdir(exist_ok=True)
-    grid = TimeGrid("2024-01-01", "1h", SLOTS)
-    for number, site in enumerate(SITES):
-        mine = table.values.iloc[:, number :: len(SITES)]
-        own = result_table(Snapshot(tuple(mine.columns), mine.to_numpy().T, None, ""), grid)
-        estimates = model.estimates_[:, number :: len(SITES)]
-        values = np.where(own.known, mine.to_numpy(), estimates)
-        write_result(f"one-process/{site}-filled.csv", None, own, values)
+    paths = [Path(f"{site}.toml") for site in SITES]
+    network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))
+    with np.load(next(Path("coordinator-state/runs").glob("*/network.npz"))) as file:
+        arrays = network_to_arrays(network).items()
+        same = [all(np.array_equal(file[name], array) for name, array in arrays)]
+    print(f"demo: all that became public: {_verdict(same[0])}")
+    for site in SITES:
         pair = [Path(folder, f"{site}-filled.csv").read_bytes() for folder in (".", "one-process")]
         same.append(pair[0] == pair[1])
         print(f"demo: {site}-filled.csv: {_verdict(same[-1])}")

@@ -1,6 +1,7 @@
 """A real Mosquitto on loopback and a free port, for tests."""
 
 import getpass
+import os
 import random
 import shutil
 import socket
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
 
 LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true", f"user {getpass.getuser()}")

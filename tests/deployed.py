@@ -1,5 +1,6 @@
 """Real processes on this machine: a broker, a coordinator and sites, with TLS and secure sums."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -13,21 +14,20 @@ import numpy as np
 import pandas as pd
 
 from broker import Mosquitto
-from flfl import FLFL
 from flfl.data.synth import synthesize
-from flfl.data.write import write_result
-from flfl.deployment import keys, tables
-from flfl.deployment.coordinator import CoordinatorService
-from flfl.deployment.grid import TimeGrid
+from flfl.deployment import home, keys, tables
+from flfl.deployment.coordinator import NETWORK, CoordinatorService
+from flfl.deployment.simulation import in_one_process
 from flfl.deployment.site import SiteService
-from flfl.deployment.sources import Snapshot
-from flfl.engines.attend import Attendance
-from flfl.engines.conduct import Conduct
+from flfl.deployment.sources import save_text
+from flfl.engines.dispatcher import Dispatcher
 from flfl.engines.mqtt.link import Link
+from flfl.engines.responder import Responder
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.journal import Journal
 from flfl.federation.site import Site
+from flfl.protocol.state import network_to_arrays
 
 START, STEP = "2024-01-01", "1h"
 
@@ -68,10 +68,10 @@ def run_party(path, name, fault):
         except (FLFLError, OSError) as error:
             sys.stderr.write(f"flfl: {error}\n")
             sys.exit(1)
-    # Tables in this process, too: it is one of a test, and has everything loaded.
-    service = SiteService(Path(path), tables=tables.in_this_process)
-    signal.signal(signal.SIGTERM, service.stop)
     try:
+        # Tables in this process, too: it is one of a test, and has everything loaded.
+        service = SiteService(Path(path), tables=tables.in_this_process)
+        signal.signal(signal.SIGTERM, service.stop)
         service.serve(once=True)
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
@@ -117,12 +117,12 @@ POINTS = {
     "answer computed": (Site, "receive", "after"),
     "journal torn": (Journal, "append", "torn"),
     "journal written": (Journal, "sync", "after"),
-    "answer sent": (Attendance, "_send", "after"),
+    "answer sent": (Responder, "_send", "after"),
     "result written": (tables, "write_result", "after"),
     "result begun": (tables, "write_result", "before"),
     "answer accepted": (Coordinator, "receive", "before"),
     "answer taken": (Coordinator, "receive", "after"),
-    "questions made": (Conduct, "_post", "before"),
+    "questions made": (Dispatcher, "_post", "before"),
     "question sent": (Link, "send", "after"),
     "messages forgotten": (Journal, "clear", "before"),
 }
@@ -132,7 +132,15 @@ class Deployment:
     """Everything in one folder."""
 
     def __init__(
-        self, folder, data=None, tls=True, run="", deadlines="", secure=True, answer_within=60
+        self,
+        folder,
+        data=None,
+        tls=True,
+        run="",
+        deadlines="",
+        secure=True,
+        answer_within=60,
+        broker=True,
     ):
         self.folder, self.data, self.tls = folder, data or pooled(), tls
         self.names = sorted(set(self.data[2]))
@@ -146,7 +154,9 @@ class Deployment:
         for name in self.names:
             keys.make_site(self.keys, name)
         keys.write_roster(self.keys, ())
-        self.broker = Mosquitto(folder / "broker", self._broker_lines())
+        self.broker = Mosquitto(folder / "broker", self._broker_lines()) if broker else None
+        for name in self.names:
+            fix_secret(folder / f"{name}-state")
         self.write_readings()
         self.write_configs()
 
@@ -178,7 +188,7 @@ class Deployment:
             frame[mine].to_csv(self.folder / f"{name}.csv")
 
     def _broker_section(self, name, certificate=None):
-        port = self.proxy.get(name, self.broker.port)
+        port = self.proxy.get(name, self.broker.port if self.broker else 1)
         lines = [
             "[broker]",
             'host = "localhost"',
@@ -202,7 +212,7 @@ class Deployment:
             f'[sites]\nroster = "keys/roster.json"\n'
             f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
             f'[map]\nsensors = "sensors.csv"\n'
-            f'[run]\neffort = "quick"\nsecure = {str(self.secure).lower()}\n{self.run}\n'
+            f"[run]\nsecure = {str(self.secure).lower()}\n{self.run}\n"
             f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
             f'{self.deadlines or "finish_within = 240"}\n[report]\nlog = "coordinator.log"\n'
         )
@@ -216,7 +226,7 @@ class Deployment:
             f'identity = "keys/{name}.identity"\nroster = "keys/roster.json"\n'
             f"{self._broker_section(name, certificate)}\n"
             f"[readings]\n{readings}\n"
-            f'sensors = "sensors.csv"\n[out]\nfile = "{name}-filled.csv"\n'
+            f'sensors = "sensors.csv"\n[out]\nfile = "{name}-filled.csv"\neffort = "quick"\n'
             f"[terms]\nsecure = {str(self.secure).lower()}\n{terms}\n"
             f'[report]\nlog = "{name}.log"\n'
         )
@@ -291,32 +301,42 @@ class Deployment:
         return (self.folder / f"{name}-filled.csv").read_bytes()
 
     def shared(self):
-        (path,) = (self.folder / "coordinator-state" / "runs").glob("*/model.npz")
-        with np.load(path) as file:
-            return {name: file[name] for name in file.files if name.startswith("model.")}
+        """What the last run made public."""
+        paths = (self.folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
+        with np.load(max(paths, key=lambda path: path.stat().st_mtime)) as file:
+            return {name: file[name] for name in file.files}
 
     def close(self):
         for process in self.processes.values():
             if process.exitcode is None:
                 process.kill()
                 process.join()
-        self.broker.stop()
+        if self.broker is not None:
+            self.broker.stop()
+
+
+def fix_secret(state):
+    """Give a site the secret that the same site has in other folders: the same copies follow."""
+    name = state.name.removesuffix("-state")
+    state.mkdir(parents=True, mode=0o700)
+    save_text(state / home.SECRET, hashlib.sha256(name.encode()).digest())
 
 
 def in_process(data, folder, **settings):
-    """The same run in one process: the shared model, and every owner's file as it writes it."""
-    frame, places, owners = data
-    model = FLFL(effort="quick", **settings)
-    model.fit(frame, sensors=places, sites=owners)
-    files = {}
-    folder.mkdir(parents=True, exist_ok=True)
-    grid = TimeGrid(START, STEP, len(frame))
-    for name in sorted(set(owners)):
-        mine = np.array([owner == name for owner in owners])
-        ids = tuple(c for c, here in zip(frame.columns, mine, strict=True) if here)
-        table = tables.result_table(Snapshot(ids, frame.to_numpy().T[mine], None, ""), grid)
-        values = np.where(table.known, table.values.to_numpy(), model.estimates_[:, mine])
-        write_result(folder / f"{name}.csv", None, table, values)
-        files[name] = (folder / f"{name}.csv").read_bytes()
-    state = model.remembered_.published.state
-    return {f"model.{n}": getattr(state, n) for n in ("m", "A", "S", "F", "R")}, files
+    """The same run in one process: what is public, and every owner's file as it writes it."""
+    made = Deployment(folder, data, broker=False, **settings)
+    paths = [folder / f"{name}.toml" for name in made.names]
+    network, _ = in_one_process(folder / "coordinator.toml", paths, folder / "out")
+    files = {name: (folder / "out" / f"{name}-filled.csv").read_bytes() for name in made.names}
+    return network_to_arrays(network), files
+
+
+def check(folder, wanted):
+    """A network's folder holds the public state and the files that are wanted, bit for bit."""
+    arrays, files = wanted
+    paths = (folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
+    with np.load(max(paths, key=lambda path: path.stat().st_mtime)) as shared:
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(shared[name], array)
+    for name, data in files.items():
+        assert (folder / f"{name}-filled.csv").read_bytes() == data, name

@@ -1,4 +1,4 @@
-"""Flower's grid within one process: real apps and real letters in their byte form, no servers."""
+"""Flower's grid within one process: real apps and real parcels in their byte form, no servers."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from flfl.engines.attend import Attendance
-from flfl.engines.conduct import Conduct, Patience, RefusedBySiteError
+from flfl.engines.dispatcher import Dispatcher, Patience, RefusedBySiteError
 from flfl.engines.flower import client_app, server_app
-from flfl.engines.letters import answer
+from flfl.engines.parcels import answer
+from flfl.engines.responder import Responder
 from flfl.privacy.secure_sum import Identity, Roster
 
 NETWORK, RUN = "test", "run"
@@ -32,7 +32,7 @@ class Node:
 class FakeGrid(Grid):
     """Nodes of one process.
 
-    ``faults`` is asked for every letter that arrives, and says what becomes of it: None (all is
+    ``faults`` is asked for every parcel that arrives, and says what becomes of it: None (all is
     well), ``"lost"`` (the node has it and is never heard of again), ``"unanswered"`` (worked on,
     but the reply is lost) or ``"error"`` (Flower says that the app crashed).
     """
@@ -40,8 +40,8 @@ class FakeGrid(Grid):
     def __init__(self, nodes=(), run_config=None, faults=None):
         self.nodes = dict(nodes)
         self.run_config = run_config or {}
-        self.faults = faults or (lambda number, letter: None)
-        self.replies, self.letters, self.said = {}, [], []
+        self.faults = faults or (lambda number, parcel: None)
+        self.replies, self.parcels, self.said = {}, [], []
 
     run = property(lambda self: None)
 
@@ -66,11 +66,11 @@ class FakeGrid(Grid):
     def pull_messages(self, message_ids):
         return [self.replies.pop(key) for key in message_ids if key in self.replies]
 
-    def _push(self, letter):
-        carried = _carried(letter)
-        number, key = letter.metadata.dst_node_id, f"{len(self.letters)}"
+    def _push(self, parcel):
+        carried = _carried(parcel)
+        number, key = parcel.metadata.dst_node_id, f"{len(self.parcels)}"
         carried.metadata.__dict__["_message_id"] = key
-        self.letters.append(carried)
+        self.parcels.append(carried)
         fault = self.faults(number, carried)
         if fault == "lost" or number not in self.nodes:
             return key
@@ -87,38 +87,38 @@ class FakeGrid(Grid):
         return key
 
 
-def _carried(letter):
-    """A letter as it comes out of its bytes."""
-    return message_from_proto(ProtoMessage.FromString(message_to_proto(letter).SerializeToString()))
+def _carried(parcel):
+    """A parcel as it comes out of its bytes."""
+    return message_from_proto(ProtoMessage.FromString(message_to_proto(parcel).SerializeToString()))
 
 
-class Seat:
-    """A site's state machine as letters find it."""
+class Answering:
+    """A site's state machine as parcels find it."""
 
     def __init__(self, site, identity, errors=None):
         self.name, self.network, self.identity = site.name, NETWORK, identity
         self.site, self.errors = site, [] if errors is None else errors
 
-    def attend(self, come, link):
-        attendance = Attendance(self.site, link, RUN, refused=self.errors.append)
+    def handle(self, come, link):
+        responder = Responder(self.site, link, RUN, refused=self.errors.append)
         try:
             for heard in come:
-                attendance.take(heard.branch, heard.message)
+                responder.take(heard.branch, heard.message)
         except Exception as error:
             self.errors.append(error)
             raise
 
-    def reply(self, where, letter):
-        return answer(self, letter)
+    def reply(self, where, parcel):
+        return answer(self, parcel)
 
 
-def seats(sites, errors=None):
+def answering(sites, errors=None):
     """A roster and a node for each site."""
     identities = {site.name: Identity.generate() for site in sites}
     names = [*identities, "nobody", "no-one"]
     keys = {name: identities.get(name, Identity.generate()).public for name in names}
     nodes = {
-        number: Node(client_app(Seat(site, identities[site.name], errors).reply), {})
+        number: Node(client_app(Answering(site, identities[site.name], errors).reply), {})
         for number, site in enumerate(sites, 101)
     }
     return Roster(keys), nodes
@@ -127,22 +127,24 @@ def seats(sites, errors=None):
 def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
     """As :func:`flfl.engines.inprocess.run`, with the messages carried by Flower's apps."""
     errors = []
-    roster, nodes = seats(sites, errors)
+    roster, nodes = answering(sites, errors)
     refusal = None
 
     def serve(start):
         nonlocal refusal
         link = start.connect(NETWORK, roster, poll=0.001, look=0.0)
-        conduct = Conduct(coordinator, link, RUN, ledger, patience or Patience(30, 3, 120), tap)
-        conduct.begin()
+        dispatcher = Dispatcher(
+            coordinator, link, RUN, ledger, patience or Patience(30, 3, 120), tap
+        )
+        dispatcher.begin()
         try:
             while not coordinator.done and not errors:
-                heard = link.next(min(conduct.check(), 0.1))
+                heard = link.next(min(dispatcher.check(), 0.1))
                 if heard is not None:
-                    conduct.take(heard)
+                    dispatcher.take(heard)
         except RefusedBySiteError as error:
             refusal = error
-        conduct.end()
+        dispatcher.end()
         link.close()
 
     grid = grid or FakeGrid()

@@ -9,8 +9,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from flfl.engines.link import Message
 from flfl.engines.mqtt.packets import packets
-from flfl.federation.factors import PROTOCOL
 from flfl.federation.messages import Answer, encode
+from flfl.protocol.schema import PROTOCOL
 
 
 def client_of(deployment, name):
@@ -26,7 +26,7 @@ def client_of(deployment, name):
 
 def rubbish(rng, run="test-1"):
     """One packet that nobody should act on."""
-    answer = encode(Answer("run", 1, "alone", "site0", {}), PROTOCOL)
+    answer = encode(Answer("run", 1, "finish", "site0", {}), PROTOCOL)
     good = packets(Message("answer", run, {"re": "0" * 32}, answer))[0]
     nan = np.array([np.nan, np.inf]).tobytes()
     return rng.choice(

@@ -12,7 +12,7 @@ from flfl.estimators.base import BaseRecoverer
 
 QUICK: dict[str, dict[str, Any]] = {
     **{name: {"rounds": 5} for name, method in METHODS.items() if method.federated},
-    "flfl": {"effort": "quick", "rounds": 5},
+    **{name: {"effort": "quick"} for name in ("flfl", "alone", "pooled")},
     "kalman-em": {"iterations": 2},
     "metamf": {"rounds": 3, "rank": 4, "low_rank": 2, "memory": 4, "hidden": 4},
     "fesog": {"rounds": 3, "rank": 2},

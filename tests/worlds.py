@@ -238,7 +238,7 @@ class Hostile:
         self.rng, self.n_slots, self.earlier = rng, n_slots, earlier
         self._client = site.program
         self.number, self.seen, self.stop = 0, bytes(32), 0
-        self.mine, self.names, self.z = {}, [TARGET], np.zeros((1, 1))
+        self.mine, self.names, self.z = {}, [TARGET], np.zeros(1)
         self.sizes = {name: int(rng.integers(0, 4)) for name in NAMES}
         self.answered = []
 

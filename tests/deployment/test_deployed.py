@@ -1,5 +1,6 @@
 """Real processes over TLS with secure sums: the same bits as in one process."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from broker import MOSQUITTO
-from deployed import Deployment, in_process, pooled
+from deployed import Deployment, check, in_process, pooled
 
 
 @pytest.fixture(scope="module")
@@ -17,38 +18,53 @@ def wanted(tmp_path_factory):
     return in_process(pooled(), tmp_path_factory.mktemp("wanted"))
 
 
-def check(deployment, wanted):
-    model, files = wanted
-    shared = deployment.shared()
-    for name, array in model.items():
-        np.testing.assert_array_equal(shared[name], array)
-    for name, data in files.items():
-        assert deployment.filled(name) == data
-
-
 def test_four_sites_with_tls_and_secure_sums_equal_one_process(tmp_path, wanted):
     deployment = Deployment(tmp_path)
     try:
         codes = deployment.start().wait(120)
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-5:])
-        check(deployment, wanted)
+        check(tmp_path, wanted)
     finally:
         deployment.close()
 
 
 @pytest.mark.slow
-def test_a_new_site_joins_between_runs_and_nothing_of_it_leaves(tmp_path):
-    deployment = Deployment(tmp_path, pooled(10, 96, n_sites=5), run="every = 600")
+def test_a_site_that_was_away_finishes_with_what_the_run_published(tmp_path):
+    deployment = Deployment(tmp_path, pooled(10, 200, n_sites=5))
     config = tmp_path / "coordinator.toml"
     config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 8"))
     try:
         deployment.start("coordinator", "site0", "site1", "site2", "site3")
-        codes = deployment.wait(120, ["site0", "site1", "site2", "site3"])
+        codes = deployment.wait(120)
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
+        # The coordinator has ended, too: the broker keeps what the run published.
         deployment.start("site4")
-        assert deployment.wait(60, ["site4"]) == {"site4": 0}, deployment.said("site4")[-4:]
-        deployment.wait_for("coordinator", "site4 has joined", 10)
+        deployment.wait_for("site4", "joined run", 30)
         assert b",," not in deployment.filled("site4")
+        assert not list((tmp_path / "site4-state" / "runs").glob("*/site.journal"))
+    finally:
+        deployment.close()
+
+
+@pytest.mark.slow
+def test_runs_repeat_and_go_on_when_the_grid_has_grown(tmp_path):
+    deployment = Deployment(tmp_path, pooled(9, 420, n_sites=3))
+    config = tmp_path / "coordinator.toml"
+    text = config.read_text()
+    assert "slots = 420" in text
+    try:
+        networks = []
+        for slots in (410, 410, 420):
+            config.write_text(text.replace("slots = 420", f"slots = {slots}"))
+            codes = deployment.start().wait(120)
+            assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
+            networks.append(deployment.shared())
+        first, again, grown = (json.loads(bytes(n["head"].astype("u1"))) for n in networks)
+        assert first["lengths"] == again["lengths"] == [100, 310]
+        # A rerun is free: the same copies give the same release.
+        for name, array in networks[0].items():
+            np.testing.assert_array_equal(networks[1][name], array)
+        assert grown["lengths"] == [100, 310, 10]
     finally:
         deployment.close()
 

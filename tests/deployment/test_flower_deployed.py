@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from broker import free_port
-from deployed import in_process, pooled
+from deployed import check, pooled
+from flfl.deployment.simulation import COORDINATOR_FILE, in_one_process, site_files
+from flfl.protocol.state import network_to_arrays
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +67,7 @@ def simulating(tmp_path):
     home = tmp_path / "flwr"
     home.mkdir()
     (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "trial"\n[superlink.trial]\naddress = "127.0.0.1:{port}"\n'
+        f'[superlink]\ndefault = "test"\n[superlink.test]\naddress = "127.0.0.1:{port}"\n'
         "insecure = true\n"
     )
     with (tmp_path / "superlink.log").open("wb") as log:
@@ -85,8 +86,7 @@ def simulating(tmp_path):
 
 
 def test_a_simulation_equals_one_process(tmp_path, simulating):
-    data = pooled(9, 120, n_sites=3)
-    frame, places, owners = data
+    frame, places, owners = pooled(9, 160, n_sites=3)
     frame.to_csv(tmp_path / "readings.csv")
     rows = zip(places.ids, *places.coordinates.T, owners, strict=True)
     lines = [f"{name},{north},{east},{owner}" for name, north, east, owner in rows]
@@ -101,14 +101,11 @@ def test_a_simulation_equals_one_process(tmp_path, simulating):
         "effort": "quick",
     }
     given = " ".join(f'{name}="{value}"' for name, value in settings.items())
-    command = ["flwr", "run", str(ROOT / "deploy" / "flower"), "trial", "--stream"]
+    command = ["flwr", "run", str(ROOT / "deploy" / "flower"), "test", "--stream"]
     command += ["--federation-config", "num-supernodes=3", "--run-config", given]
     result = subprocess.run(command, env=simulating, capture_output=True, text=True, timeout=600)
-    wanted, files = in_process(data, tmp_path / "wanted")
     assert "every site has its filled table" in result.stdout + result.stderr
-    (path,) = (folder / "coordinator-state" / "runs").glob("*/model.npz")
-    with np.load(path) as shared:
-        for name, array in wanted.items():
-            np.testing.assert_array_equal(shared[name], array)
-    for name, text in files.items():
-        assert (folder / f"{name}-filled.csv").read_bytes() == text
+    paths, out = site_files(folder), tmp_path / "wanted"
+    network, _ = in_one_process(folder / COORDINATOR_FILE, paths, out)
+    files = {path.stem: (out / f"{path.stem}-filled.csv").read_bytes() for path in paths}
+    check(folder, (network_to_arrays(network), files))

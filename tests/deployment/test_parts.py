@@ -15,19 +15,29 @@ from flfl.cli import main
 from flfl.data.grid import infer_grid, natural_period
 from flfl.data.times import Times
 from flfl.deployment import keys
-from flfl.deployment.agreement import Agreement, AgreementError, check_terms
+from flfl.deployment.agreement import (
+    Agreement,
+    AgreementError,
+    check_terms,
+    unpack_network,
+)
 from flfl.deployment.broker import broker_of
 from flfl.deployment.config import (
     CoordinatorConfig,
+    RunSettings,
     SiteConfig,
     Terms,
     check_coordinator,
     read_config,
 )
+from flfl.deployment.coordinator import plan_of
 from flfl.deployment.grid import TimeGrid
+from flfl.deployment.home import floor_of, open_copier
 from flfl.deployment.logs import metrics_text
+from flfl.deployment.place import Place
 from flfl.errors import InputError
-from flfl.federation.factors import FactorPlan
+from flfl.protocol.copier import AddedError
+from flfl.protocol.plan import Plan
 
 SITE = """
 network = "n"
@@ -39,6 +49,17 @@ plaintext = true
 file = "north.csv"
 [out]
 file = "filled.csv"
+"""
+
+
+COORDINATOR = """
+network = "n"
+[grid]
+start = "2024"
+step = "1h"
+slots = 9
+[sites]
+roster = "r.json"
 """
 
 
@@ -64,11 +85,31 @@ class TestConfig:
             ('file = "filled.csv"', "", "'out.file' is missing"),
             ("[readings]", "readings = 3\n[x]", "'readings' must be a section|unknown key"),
             ('name = "north"', "name = ", "not TOML"),
+            ("[readings]", "[terms]\nmax_exposure = 0.5\n[readings]", r"no more.*added_error"),
+            ("[readings]", "[terms]\nadded_error = true\n[readings]", "must be a number"),
+            ("[readings]", '[flower]\nsocket = "x"\n[readings]', r"no more.*--node-config"),
         ],
     )
     def test_a_mistake_is_named(self, tmp_path, old, new, words):
         with pytest.raises(InputError, match=words):
             self.read(tmp_path, SITE.replace(old, new))
+
+    @pytest.mark.parametrize(("line", "floor"), [("2", 2.0), ('"2 ug/m3"', "2 ug/m3")])
+    def test_an_added_error_is_a_multiple_or_has_a_unit(self, tmp_path, line, floor):
+        config = self.read(tmp_path, f"{SITE}[terms]\nadded_error = {line}\n")
+        assert config.terms.added_error == floor
+        assert AddedError(2.0) == floor_of(config) or floor_of(config).units == 2.0
+
+    def test_what_each_owner_chooses_now_is_named_to_the_coordinator(self, tmp_path):
+        with pytest.raises(InputError, match=r"'effort' in \[run\] is no more.*\[out\]"):
+            self.read(tmp_path, f'{COORDINATOR}[run]\neffort = "quick"\n', CoordinatorConfig)
+
+    @pytest.mark.parametrize(
+        "given", [{"share": 0.0}, {"rounds": 0}, {"transformation": "tan"}, {"added_error": -1.0}]
+    )
+    def test_a_plan_that_cannot_be(self, given):
+        with pytest.raises(InputError, match=f"{next(iter(given))[:9]}.*[run]"):
+            plan_of(RunSettings(**given), TimeGrid("2024-01-01", "1h", 10), Place(), "c.toml")
 
     def test_plain_text_must_be_asked_for(self, tmp_path):
         config = self.read(tmp_path, SITE.replace("plaintext = true", ""))
@@ -94,10 +135,7 @@ class TestConfig:
         ],
     )
     def test_deadlines_and_a_quorum_that_cannot_be(self, tmp_path, section, line, words):
-        text = (
-            'network = "n"\n[broker]\nhost = "h"\n[grid]\nstart = "2024"\nstep = "1h"\nslots = 9\n'
-            '[sites]\nroster = "r.json"\n[deadlines]\n'
-        )
+        text = f"{COORDINATOR}[deadlines]\n"
         config = self.read(tmp_path, text.replace(section, f"{section}\n{line}"), CoordinatorConfig)
         with pytest.raises(InputError, match=words):
             check_coordinator(config, 3, "c.toml")
@@ -148,11 +186,11 @@ class TestGrid:
 
 
 def agreement(**changes):
-    plan = FactorPlan(max_exposure=0.5, n_sensors=8, box=((0.0, 1.0), (2.0, 3.0)))
+    plan = Plan(box=((0.0, 1.0), (2.0, 3.0)))
     return replace(
         Agreement(
-            "n", 3, "fit", "call", TimeGrid("2024-01-01", "1h", 10), plan, 0, True, "ab",
-            ("a", "b"), "latlon", (0.1, 0.2),
+            "n", 3, "call", TimeGrid("2024-01-01", "1h", 10), plan, True, "ab", ("a", "b"),
+            "latlon", (0.1, 0.2),
         ),
         **changes,
     )  # fmt: skip
@@ -163,8 +201,8 @@ class TestAgreement:
         one = agreement()
         assert Agreement.from_bytes(one.to_bytes()) == one
         others = [
-            agreement(seed=1), agreement(sites=("a",)), agreement(secure=False),
-            agreement(plan=replace(one.plan, max_exposure=0.4)), agreement(centre=(0.1, 0.3)),
+            agreement(number=1), agreement(sites=("a",)), agreement(secure=False),
+            agreement(plan=replace(one.plan, share=0.4)), agreement(centre=(0.1, 0.3)),
         ]  # fmt: skip
         assert len({one.run, *(other.run for other in others)}) == 6
 
@@ -172,23 +210,19 @@ class TestAgreement:
     def test_what_is_none_is_refused(self, data):
         with pytest.raises(AgreementError):
             Agreement.from_bytes(data)
-
-    def test_one_that_reads_differently_is_refused(self):
-        document = json.loads(agreement().to_bytes())
-        document["seed"] = "0"
-        with pytest.raises(AgreementError, match="seed"):
-            Agreement.from_bytes(json.dumps(document).encode())
+        with pytest.raises(AgreementError):
+            unpack_network(data)
 
     @pytest.mark.parametrize(
         ("section", "name", "value"),
         [
-            ("plan", "max_exposure", "0.1"), ("plan", "max_exposure", None),
-            ("plan", "refits", 12.0), ("plan", "transform", "tan"), ("plan", "boost", 1),
-            ("plan", "box", [[0.0, 1.0]]), ("plan", "box", [["a", 1.0], [2.0, 3.0]]),
+            ("plan", "share", "0.1"), ("plan", "share", None), ("plan", "share", 2.0),
+            ("plan", "rank", 12.0),
+            ("plan", "transform", "tan"), ("plan", "rounds", True), ("plan", "box", [[0.0, 1.0]]),
+            ("plan", "box", [["a", 1.0], [2.0, 3.0]]), ("plan", "extra", 1),
             ("plan", "box", [[float("inf"), 1.0], [2.0, 3.0]]),
-            ("plan", "collusion", float("nan")), ("grid", "start", 5), ("grid", "slots", "10"),
-            ("grid", "slots", 10**12), (None, "number", 1.5), (None, "kind", "other"),
-            (None, "secure", 1),
+            ("plan", "added_error", float("nan")), ("grid", "start", 5), ("grid", "slots", "10"),
+            ("grid", "slots", 10**12), (None, "number", 1.5), (None, "secure", 1),
         ],
     )  # fmt: skip
     def test_each_setting_is_what_it_must_be(self, section, name, value):
@@ -200,40 +234,37 @@ class TestAgreement:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"plan": FactorPlan(n_sensors=8, max_exposure=1.0)}, "exposure of 1"),
-            ({"plan": FactorPlan(n_sensors=8, max_exposure=0.6)}, "exposure of 0.6"),
-            ({"plan": FactorPlan(n_sensors=8, refits=10**6)}, "refits is not as"),
-            ({"plan": FactorPlan(n_sensors=8, clip=99.0)}, "clip is not as"),
-            ({"plan": FactorPlan(n_sensors=8, projection="learned")}, "learned projection"),
-            ({"plan": FactorPlan(n_sensors=8, projection="adaptive")}, "trusted coordinator"),
-            ({"plan": FactorPlan(n_sensors=8, collusion=-10.0)}, "collusion: outside"),
-            ({"plan": FactorPlan()}, "n_sensors: outside"),
-            ({"plan": FactorPlan(n_sensors=8, rounds=10**9)}, "rounds: outside"),
-            ({"plan": FactorPlan(n_sensors=8, noise_sites=10**9)}, "noise_sites: outside"),
-            ({"plan": FactorPlan(n_sensors=8, noise_sites=0)}, "noise_sites: outside"),
-            ({"plan": FactorPlan(n_sensors=8, epsilon=1.0)}, "delta and bounds: outside"),
-            ({"plan": FactorPlan(n_sensors=9)}, "this owner knows of 8"),
+            ({"plan": Plan(rounds=10**9)}, "more rounds"),
+            ({"plan": Plan(rank=10**9)}, "factors than"),
             ({"secure": False}, "no secure sums"),
             ({"roster": "cd"}, "list of sites"),
         ],
     )
-    def test_more_than_the_owner_agreed_to_is_refused(self, changes, words):
-        terms = Terms(sensors=8)
-        check_terms(agreement(), terms, "ab")
+    def test_what_an_owner_does_not_agree_to_is_refused(self, changes, words):
+        check_terms(agreement(), Terms(), "ab")
         with pytest.raises(AgreementError, match=words):
-            check_terms(agreement(**changes), terms, "ab")
+            check_terms(agreement(**changes), Terms(), "ab")
 
-    def test_noise_is_not_shared_without_secure_sums(self):
-        budget = {"epsilon": 1.0, "delta": 1e-9, "bounds": (0.0, 1.0), "n_sensors": 8}
-        shared = FactorPlan(noise_sites=2, **budget)
-        terms = Terms(secure=False)
-        check_terms(agreement(plan=shared), terms, "ab")
-        with pytest.raises(AgreementError, match="noise_sites"):
-            check_terms(agreement(plan=shared, secure=False), terms, "ab")
 
-    def test_a_budget_that_the_owner_asks_for(self):
-        with pytest.raises(AgreementError, match="privacy budget"):
-            check_terms(agreement(), Terms(epsilon=1.0), "ab")
+class TestCopies:
+    """A site's secret and its copies are made once."""
+
+    def test_they_are_private_and_found_again(self, tmp_path):
+        first = open_copier(tmp_path / "state")
+        secret = (tmp_path / "state" / "secret").read_bytes()
+        again = open_copier(tmp_path / "state")
+        assert again.store.id == first.store.id
+        assert (tmp_path / "state" / "secret").read_bytes() == secret
+        for path in (tmp_path / "state").iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+    @pytest.mark.parametrize("lost", ["secret", "copies.sqlite"])
+    def test_a_lost_one_is_not_made_anew(self, tmp_path, lost):
+        open_copier(tmp_path).store.close()
+        (tmp_path / lost).unlink()
+        with pytest.raises(InputError, match=r"missing.*backup"):
+            open_copier(tmp_path)
+        assert not (tmp_path / lost).exists()
 
 
 class TestKeys:

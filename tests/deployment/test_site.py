@@ -6,15 +6,20 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from flfl.deployment.agreement import Agreement
+from flfl.data.synth import synthesize
+from flfl.deployment.agreement import Agreement, pack_network
 from flfl.deployment.grid import TimeGrid
-from flfl.deployment.site import PLAN, READINGS, SECRET, SiteService, TableError
+from flfl.deployment.site import JOURNAL, PLAN, READINGS, WRITTEN, SiteService, TableError
 from flfl.deployment.sources import Snapshot, folder_name
-from flfl.engines.link import Heard, Message
+from flfl.engines import inprocess
+from flfl.engines.link import AT_HOME, Heard, Message
 from flfl.errors import InputError
-from flfl.federation.factors import FactorPlan
+from flfl.federation.messages import Question, encode
+from flfl.protocol.plan import Plan
+from flfl.protocol.schema import PROTOCOL
+from parties import parties
 
-GRID = TimeGrid("2024-01-01", "1h", 24)
+GRID = TimeGrid("2024-01-01", "1h", 150)
 SITE = """
 network = "n"
 name = "north"
@@ -25,6 +30,7 @@ plaintext = true
 file = "north.csv"
 [out]
 file = "filled.csv"
+effort = "quick"
 [terms]
 secure = false
 """
@@ -80,10 +86,7 @@ def call(service, name):
 
 
 def announce(service, number, called):
-    plan = FactorPlan(n_sensors=8)
-    agreement = Agreement(
-        "n", number, "fit", called, GRID, plan, 0, False, "", ("north", "south")
-    )  # fmt: skip
+    agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
     message = Message("plan", agreement.run, {}, agreement.to_bytes())
     service._take(Heard("all", "plan", message))
     return message
@@ -94,7 +97,7 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     call(site, "c1")
     assert "12,5" in site.problem
     told = json.dumps([dict(message.about) for message in site.link.sent]) + str(site.link.said)
-    assert "cannot be read" in told
+    assert "its own log says why" in told
     assert "12,5" not in told
     assert "north.csv" not in told
 
@@ -137,11 +140,67 @@ def test_a_site_that_was_started_again_forgets_the_secrets_of_a_run_that_ended(s
     call(site, "c1")
     plan = announce(site, 1, "c1")
     folder = site.config.state / "runs" / folder_name(plan.run)
-    assert (folder / SECRET).exists()
+    assert (folder / JOURNAL).exists()
     site.close()
     again = service()
     again._take(Heard("all", "plan", Message("ended", plan.run)))
     assert {path.name for path in folder.iterdir()} == {PLAN}
+
+
+def question(run, number, kind, **body):
+    data = encode(Question(run, number, kind, "*", body), PROTOCOL)
+    return Message("question", run, {}, data)
+
+
+def test_what_goes_wrong_with_a_question_is_told_by_code_only(service, monkeypatch):
+    site = service()
+    call(site, "c1")
+    run = announce(site, 1, "c1").run
+    site._take(Heard("to", "north", question(run, 1, "publish", trial=0, start=5, stop=9)))
+
+    def breaks(trials):
+        raise ValueError("reading 12.5 at station 7")
+
+    monkeypatch.setattr(site.client.owner, "vote", breaks)
+    site._take(Heard("to", "north", question(run, 2, "vote")))
+    told = [message.about["why"] for message in site.link.heard("refused")]
+    assert told == ["asked for slots that are not next", AT_HOME]
+    assert "12.5" in site.problem
+    assert "12.5" not in str(site.link.said)
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """A run on the site's times that it had no part in, as it is published."""
+    table, sensors = synthesize(8, GRID.slots, noise=0.3, rng=np.random.default_rng(0))
+    coordinator, sites, ledger, run = parties(table, sensors)
+    inprocess.run(coordinator, sites, ledger)
+    agreement = Agreement("n", 3, "c", GRID, run.plan, False, "", ("east", "south"))
+    return Message("ended", agreement.run, {}, pack_network(agreement, run.network))
+
+
+def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
+    wrote = []
+
+    def tables(verb, path, folder, grid):
+        read(verb, path, folder, grid) if verb == "read" else wrote.append(folder)
+
+    site = service(tables)
+    for _ in range(2):
+        site._take(Heard("all", "plan", finished))
+    (folder,) = wrote
+    assert {path.name for path in folder.iterdir()} == {WRITTEN}
+    assert not site.link.sent
+    assert site.problem == ""
+
+
+@pytest.mark.parametrize("at", [0, 2, 40, -9, -40])
+def test_a_finished_run_that_is_none_is_not_joined(service, finished, at):
+    site, data = service(), bytearray(finished.data)
+    data[at] ^= 1
+    site._take(Heard("all", "plan", Message("ended", finished.run, {}, bytes(data))))
+    assert site.problem
+    assert not list((site.config.state / "runs").glob("*"))
 
 
 def test_a_coordinator_that_begins_anew_is_followed(service):

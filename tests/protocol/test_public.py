@@ -45,10 +45,8 @@ def founded(L=80, plan=PLAIN, **how):
 
 
 def with_z(network, seed=0):
-    last = network.stretches[-1]
-    z = np.random.default_rng(seed).standard_normal(last.z.shape)
-    z = np.where(np.arange(z.shape[1]) < last.numbers[:, None], z, 0.0)
-    return public.with_release(network, z, network.names)
+    sums = np.random.default_rng(seed).standard_normal(network.stretches[-1].numbers.sum())
+    return public.with_release(network, sums, network.names)
 
 
 def same(one, other):
@@ -191,7 +189,8 @@ def test_two_stretches_moved_are_one_stretch_with_the_last_offsets():
         C = np.where(network.known, (copies - offsets @ rows) / network.scale, 0.0)
         return loadings.released(C, network.weights, network.phi, network.numbers)
 
-    first = public.with_release(network, release(before), network.names)
+    sums = release(before)[network.stretches[-1].used]
+    first = public.with_release(network, sums, network.names)
     moved = sites(40, 7)
     edges = {"a": slice(0, 3), "b": slice(3, 5), "c": slice(5, 7)}
     for name, own in edges.items():
@@ -201,20 +200,25 @@ def test_two_stretches_moved_are_one_stretch_with_the_last_offsets():
 
 def test_who_drops_in_the_release_is_not_in_it():
     network = founded(missing=0.0)
-    z = np.ones_like(network.stretches[-1].z)
-    left = public.with_release(network, z, ("a", "b"))
+    sums = 1.0 + np.arange(network.numbers.sum())
+    left = public.with_release(network, sums, ("a", "b"))
     assert not left.known[left.rows("c")].any()
     np.testing.assert_array_equal(left.known[:5], network.known[:5])
     assert (left.numbers <= network.numbers).all()
     assert left.numbers.sum() > 0  # two sites are all that are left: both are in every slot
-    used = np.arange(z.shape[1]) < left.numbers[:, None]
-    np.testing.assert_array_equal(left.z, np.where(used, 1.0, 0.0))
-    assert same(public.with_release(network, z, network.names), with_ones(network))
+    whole = public.with_release(network, sums, network.names)
+    used = np.arange(whole.z.shape[1]) < left.numbers[:, None]
+    np.testing.assert_array_equal(left.z, np.where(used, whole.z, 0.0))
 
 
-def with_ones(network):
-    *before, last = network.stretches
-    return replace(network, stretches=(*before, replace(last, z=np.ones_like(last.z))))
+def test_sums_travel_in_a_row_slot_by_slot():
+    network = founded()
+    sums = 1.0 + np.arange(network.numbers.sum())
+    made = public.with_release(network, sums, network.names)
+    edges = np.concatenate([[0], np.cumsum(network.numbers)])
+    for t, n in enumerate(network.numbers):
+        np.testing.assert_array_equal(made.z[t, :n], sums[edges[t] : edges[t + 1]])
+        assert not made.z[t, n:].any()
 
 
 @settings(max_examples=40)

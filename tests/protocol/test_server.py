@@ -14,7 +14,7 @@ from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import NobodyLeftError
-from worlds import NAMES, PLAN, Federation, federation, table
+from worlds import BOX, NAMES, PLAN, Federation, federation, table
 
 LIAR = "c"
 
@@ -207,3 +207,16 @@ def test_another_plan_than_that_of_the_earlier_run_is_refused_in_words():
     night = Federation(tables, replace(PLAN, transform="sqrt"), secure=False, earlier=run.network)
     with pytest.raises(FLFLError, match="the earlier run has the transform none"):
         night.carry()
+
+
+@pytest.mark.parametrize(("n", "most"), [(240, 12), (440, 20)])
+@pytest.mark.parametrize("m", [2, 9])
+def test_exchanges_and_bytes_as_a_site_sees_them(n, m, most):
+    """With secure sums, whose keys, shares and masks count too; a pilot needs eight more."""
+    run = federation(n=n, m=m, plan=Plan(box=BOX, period=24)).carry()
+    assert (run.ledger.exchanges["publish"] == 2) == (most == 20)
+    assert run.ledger.numbers > 2 * n
+    for name in NAMES:
+        assert len(run.questions(name)) <= most
+        up = sum(len(answer) for site, answer in run.said if site == name)
+        assert up <= 9 * run.ledger.numbers + 100_000

@@ -42,6 +42,7 @@ from worlds import (
 
 KINDS = ("vote", "resume", "publish", "release", "begin", "refit", "finish")
 N = 240
+WILD = (0.0, 0.0, 0.3, 1.0)
 
 
 def odd(t, seed=0):
@@ -63,7 +64,7 @@ def earlier():
 def natural(state):
     """What an honest coordinator could ask now."""
     if isinstance(state, Fitted):
-        return ("refit", "publish", "finish")
+        return ("refit", "publish", "publish", "finish")
     known = {Joined: ("publish", "vote", "resume"), Published: ("release",), Released: ("begin",)}
     return known.get(type(state), KINDS)
 
@@ -79,9 +80,7 @@ def play(worlds, moves, seed, earlier):
     return enemy.answered
 
 
-schedules = st.lists(
-    st.tuples(st.integers(0, 50), st.sampled_from([0.0, 0.0, 0.3, 1.0])), min_size=3, max_size=14
-)
+schedules = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(WILD)), min_size=3, max_size=14)
 
 
 @pytest.mark.parametrize("trial", [("none", 0), ("sqrt", 0), ("log1p", 24)])
@@ -105,16 +104,18 @@ def test_so_does_one_where_the_copies_were_made_earlier(earlier, added, moves, s
 
 def test_the_schedules_get_somewhere(earlier):
     """The hostile coordinator is not refused all the time: it sees every kind of answer."""
-    mine, answered, refused = table(n=N), Counter(), set()
+    mine, answered, refused, second = table(n=N), Counter(), set(), 0
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        moves = [(int(rng.integers(50)), float(rng.choice([0.0, 0.3, 1.0]))) for _ in range(14)]
+        moves = [(int(rng.integers(50)), float(rng.choice(WILD))) for _ in range(14)]
         worlds = Worlds.of(mine, unrelated(mine, ("none", 0)), "noise")
-        answered.update(play(worlds, moves, seed, earlier))
+        heard = play(worlds, moves, seed, earlier)
+        answered.update(heard)
+        second += heard.count("publish") > 1
         refused |= {x for x in worlds.heard if isinstance(x, str)}
     assert set(answered) == set(KINDS)
     assert answered["begin"] > 20
-    assert answered["publish"] > answered["finish"] + 20  # some go on to a second stretch
+    assert second >= 8  # a second stretch of slots, after a fit
     assert len(refused) >= 6
 
 

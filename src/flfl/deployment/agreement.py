@@ -6,28 +6,25 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from flfl.deployment.config import Terms
 from flfl.deployment.grid import TimeGrid
 from flfl.errors import FLFLError
-from flfl.federation.factors import FactorPlan
+from flfl.federation.messages import Question, decode_question, encode
+from flfl.protocol.plan import Plan
+from flfl.protocol.public import Network
+from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.state import network_from_arrays, network_to_arrays
 
-Kind = Literal["fit", "join"]
-_OPEN = {
-    "max_exposure", "projection", "rank", "transform", "period", "candidate_period", "length",
-    "noise", "rounds", "box", "boost", "collusion", "blur", "epsilon", "delta", "bounds",
-    "noise_sites", "n_sensors", "coverage",
-}  # fmt: skip
-"""What a coordinator may choose; all else is fixed by the program that every owner installed."""
-_MOST_ROUNDS = 100
-"""Every round asks something: nobody agrees to rounds without end."""
+_MOST_ROUNDS, _MOST_FACTORS = 100, 1000
+"""More than anybody needs: an owner's machine does not work without end for others."""
 
 
 class AgreementError(FLFLError):
-    """A run that this party does not take part in, with the reason."""
+    """A run that this party does not take part in, with the reason. No reading is in it."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +33,16 @@ class Agreement:
 
     Attributes
     ----------
-    kind : ``fit``, or ``join``: new sensors on a finished model, nothing of theirs leaves
-    centre : of the map, in radians; geography : ``latlon``, ``metric`` or empty
-    roster : hash of the list of sites, or empty without secure sums
     call : the question "who can take part?" that came before
+    roster : hash of the list of sites, or empty without secure sums
+    geography : ``latlon``, ``metric`` or empty; centre : of the map, in radians
     """
 
     network: str
     number: int
-    kind: Kind
     call: str
     grid: TimeGrid
-    plan: FactorPlan
-    seed: int
+    plan: Plan
     secure: bool
     roster: str
     sites: tuple[str, ...]
@@ -144,12 +138,9 @@ def _is_a(value: Any, hint: Any) -> bool:
     return value is None if hint is NoneType else type(value) is hint
 
 
-def _plan(given: Mapping[str, Any]) -> FactorPlan:
-    values = dict(given)
-    for name in ("box", "bounds", "without"):
-        if values[name] is not None:
-            values[name] = _tuples(values[name])
-    return FactorPlan(**values)
+def _plan(given: Mapping[str, Any]) -> Plan:
+    box = given["box"]
+    return Plan(**{**given, "box": None if box is None else _tuples(box)})
 
 
 def _tuples(value: Any) -> Any:
@@ -157,53 +148,46 @@ def _tuples(value: Any) -> Any:
 
 
 def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
-    """Refuse a run that asks for more than the owner agreed to.
+    """Refuse a run that an owner does not agree to.
+
+    The owner's added error needs no check: its own process makes the copies.
 
     Raises
     ------
     AgreementError
         With the term that is broken and what the run asks for.
     """
-    plan, usual = agreement.plan, FactorPlan()
-    for item in fields(FactorPlan):
-        if item.name not in _OPEN and getattr(plan, item.name) != getattr(usual, item.name):
-            raise AgreementError(f"{item.name} is not as every site's program has it")
-    _check_ranges(agreement)
-    if plan.max_exposure > terms.max_exposure:
-        raise AgreementError(
-            f"the run would allow an exposure of {plan.max_exposure:g}, this owner"
-            f" {terms.max_exposure:g}"
-        )
-    if terms.sensors is not None and plan.n_sensors > terms.sensors:
-        raise AgreementError(
-            f"the run counts on {plan.n_sensors} sensors, and this owner knows of {terms.sensors}"
-        )
-    if plan.projection == "learned" and not terms.learned:
-        raise AgreementError(
-            "a learned projection shows the oldest slots, which this owner forbids"
-        )
-    if plan.guarded and plan.projection == "adaptive":
-        raise AgreementError("an adaptive projection needs a trusted coordinator")
-    if terms.secure and not agreement.secure and agreement.kind == "fit":
+    plan = agreement.plan
+    if plan.rounds > _MOST_ROUNDS or plan.rank > _MOST_FACTORS:
+        raise AgreementError("the run has more rounds or factors than any owner works for")
+    if terms.secure and not agreement.secure:
         raise AgreementError("the run has no secure sums, which this owner asks for")
     if agreement.secure and agreement.roster != roster:
         raise AgreementError("the coordinator's list of sites is not this site's")
-    if terms.epsilon is not None and (plan.epsilon is None or plan.epsilon > terms.epsilon):
-        raise AgreementError(f"this owner asks for a privacy budget of {terms.epsilon:g} at most")
 
 
-def _check_ranges(agreement: Agreement) -> None:
-    """Settings that would make a promise hollow: what a site checks is checked against them."""
-    plan = agreement.plan
-    # Without secure sums each site's noise must be enough alone.
-    sharing = len(agreement.sites) if agreement.secure else 1
-    problems = {
-        "n_sensors": plan.guarded and plan.n_sensors < 1,
-        "collusion": not 0 <= plan.collusion < 1,
-        "blur": plan.blur < 0,
-        "rounds": not 1 <= (plan.rounds or 1) <= _MOST_ROUNDS,
-        "noise_sites": not 1 <= plan.noise_sites <= sharing,
-        "delta and bounds": plan.epsilon is not None and None in (plan.delta, plan.bounds),
-    }
-    if broken := [name for name, wrong in problems.items() if wrong]:
-        raise AgreementError(f"{', '.join(broken)}: outside of what any owner agrees to")
+def pack_network(agreement: Agreement, network: Network) -> bytes:
+    """A finished run as it is published: what was agreed, and all that became public."""
+    head = agreement.to_bytes()
+    question = Question(agreement.run, 1, "resume", "*", network_to_arrays(network))
+    return len(head).to_bytes(4) + head + encode(question, PROTOCOL)
+
+
+def unpack_network(data: bytes) -> tuple[Agreement, Network]:
+    """The finished run back.
+
+    Raises
+    ------
+    FLFLError
+        For anything else.
+    """
+    stop = 4 + int.from_bytes(data[:4])
+    agreement = Agreement.from_bytes(data[4:stop])
+    try:
+        body = decode_question(data[stop:], PROTOCOL, {}).body
+        network = network_from_arrays(body, agreement.plan)
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        raise AgreementError("what was published is no finished run") from None
+    if network.n_slots != agreement.grid.slots:
+        raise AgreementError("what was published is no finished run")
+    return agreement, network

@@ -9,10 +9,25 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from flfl.engines.conduct import Patience
+from flfl.engines.dispatcher import Patience
 from flfl.errors import InputError, explained
 
 T = TypeVar("T")
+_NOISE = (
+    "Remove it. Each owner's own noise protects it now: added_error in a site's [terms] is the"
+    " owner's floor, in the coordinator's [run] the network's wish"
+)
+_AT_HOME = "Remove it, and give it in [out] of each site: an owner finishes at home, as it likes"
+_GONE = {
+    **dict.fromkeys(
+        ("max_exposure", "projection", "collusion", "blur", "epsilon", "delta", "bounds"), _NOISE
+    ),
+    **dict.fromkeys(("sensors", "learned", "account"), _NOISE),
+    **dict.fromkeys(("effort", "coverage"), _AT_HOME),
+    "seed": "Remove it. Each site draws from its own secret",
+    "flower": "Remove it. Give the SuperNode this file: --node-config 'site=\"/path/of/it\"'",
+}
+"""What earlier versions had, and what replaces it."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +69,19 @@ class MapSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is done, and how often. See :class:`flfl.FLFL` for those it shares."""
+    """How a run is done, and how often. See :class:`flfl.FLFL` for those it shares.
 
-    max_exposure: float = 0.5
-    effort: str = "full"
-    projection: str | None = None
-    rank: int | None = None
+    ``added_error`` is the network's wish; an owner's own setting is a floor that holds anyway.
+    """
+
+    added_error: float = 1.0
+    share: float = 0.5
+    rank: int = 20
+    rounds: int = 5
+    pilot: bool = True
     transformation: str | None = None
-    collusion: float = 0.0
-    blur: float = 0.0
-    epsilon: float | None = None
-    delta: float | None = None
-    bounds: list[float] | None = None
-    coverage: float = 0.9
-    rounds: int | None = None
+    season: int | None = None
     secure: bool = True
-    seed: int = 0
     every: float = 0.0
 
 
@@ -135,33 +147,24 @@ class ReadingSettings:
 
 @dataclass(frozen=True)
 class OutSettings:
-    """Where the site's own result goes."""
+    """Where the site's own result goes, and how it is made at home."""
 
     file: Path
     flags: Path | None = None
+    effort: str = "full"
+    coverage: float = 0.9
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the owner agrees to at the most. A run that asks for more is refused.
+    """What the owner insists on, whatever a run asks for.
 
-    ``sensors`` is how many the owner knows the network to have: a coordinator that claims more
-    makes each reading look better hidden than it is.
+    ``added_error`` is the least noise in its copies: a multiple of each sensor's own error in time,
+    or a text such as ``"2 ug/m3"``. 0 means that the coordinator is trusted.
     """
 
-    max_exposure: float = 0.5
-    sensors: int | None = None
+    added_error: float | str = 1.0
     secure: bool = True
-    learned: bool = False
-    epsilon: float | None = None
-    account: bool = True
-
-
-@dataclass(frozen=True)
-class FlowerSettings:
-    """Instead of a broker: the door to which a SuperNode of this machine brings letters."""
-
-    socket: Path
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,6 @@ class SiteConfig:
     readings: ReadingSettings
     out: OutSettings
     broker: BrokerSettings | None = None
-    flower: FlowerSettings | None = None
     identity: Path | None = None
     roster: Path | None = None
     state: Path = Path("state")
@@ -229,15 +231,18 @@ def _with_paths(built: T, folder: Path) -> T:
 
 
 def _unknown(name: str, known: list[str], where: str, section: str) -> None:
-    near = difflib.get_close_matches(name, known, 1, 0.5)
     place = f" in [{section}]" if section else ""
+    if name in _GONE and section in ("", "run", "terms"):
+        raise InputError(f"{name!r}{place} is no more", where=where, remedy=_GONE[name])
+    near = difflib.get_close_matches(name, known, 1, 0.5)
     remedy = f"Did you mean {near[0]!r}" if near else f"Known are {', '.join(sorted(known))}"
     raise InputError(f"unknown key {name!r}{place}", where=where, remedy=remedy + "?" * bool(near))
 
 
 def _value(given: Any, hint: Any, where: str, label: str, folder: Path) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        hint = next(part for part in get_args(hint) if part is not type(None))
+        kinds = [part for part in get_args(hint) if part is not type(None)]
+        hint = str if str in kinds and isinstance(given, str) else kinds[0]
     if is_dataclass(hint):
         return _build(hint, given, where, label, folder)  # type: ignore[arg-type]
     if get_origin(hint) is list:

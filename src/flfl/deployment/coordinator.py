@@ -13,30 +13,38 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from flfl.deployment.agreement import Agreement
+from flfl.deployment.agreement import Agreement, pack_network
 from flfl.deployment.broker import by_broker
-from flfl.deployment.config import CoordinatorConfig, check_coordinator, patience_of, read_config
+from flfl.deployment.config import (
+    CoordinatorConfig,
+    RunSettings,
+    check_coordinator,
+    patience_of,
+    read_config,
+)
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.hold import hold
 from flfl.deployment.keys import load_roster
 from flfl.deployment.logs import Metrics, start_logging
-from flfl.deployment.place import place_of
-from flfl.deployment.sources import folder_name, save_text
-from flfl.engines.conduct import Conduct
+from flfl.deployment.place import Place, place_of
+from flfl.deployment.sources import folder_name, load_arrays, save_arrays, save_text
+from flfl.engines.dispatcher import Dispatcher
 from flfl.engines.link import COORDINATOR, CoordinatorLink, Heard, Message
 from flfl.errors import FLFLError, InputError
-from flfl.estimators.dynamic import FLFL
-from flfl.estimators.memory import Remembered, save_model
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.durable import DurableCoordinator
-from flfl.federation.factors import PROTOCOL, coordinate
-from flfl.federation.factors.program import Published
 from flfl.federation.journal import JournalError
 from flfl.federation.ledger import Ledger
 from flfl.privacy.secure_sum import SecureSums
+from flfl.protocol.plan import Plan
+from flfl.protocol.public import Network
+from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.server import Coordination
+from flfl.protocol.state import network_from_arrays, network_to_arrays
 
 _LOG = logging.getLogger("flfl.coordinator")
-AGREEMENT, ENDED, MODEL = "agreement.json", "ended.json", "model.npz"
+AGREEMENT, ENDED = "agreement.json", "ended.json"
+NETWORK, EARLIER = "network.npz", "earlier.npz"
 _STATUS_SECONDS = 2.0
 _STATES = ("here", "left", "gone", "never seen")
 
@@ -47,9 +55,10 @@ class CoordinatorService:
     Parameters
     ----------
     path : of the settings
+    patience : seconds to wait for another process that is at work with the state folder
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: float = 0.0) -> None:
         self.path, self.config = path, read_config(path, CoordinatorConfig)
         config = self.config
         start_logging(config.report, COORDINATOR)
@@ -57,22 +66,22 @@ class CoordinatorService:
         check_coordinator(config, len(self.roster.names), str(path))
         self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
         self.place = place_of(config.map)
+        self.plan = plan_of(config.run, self.grid, self.place, str(path))
         self.quorum = max(config.sites.quorum, self.roster.threshold if config.run.secure else 1)
         self.here: dict[str, Mapping[str, Any]] = {}
-        self.ready: dict[str, Mapping[str, Any]] = {}
+        self.ready: set[str] = set()
         self.unable: dict[str, str] = {}
         self.done: set[str] = set()
         self.problem = ""
         self.stopping = False
-        self.conduct: Conduct | None = None
+        self.dispatcher: Dispatcher | None = None
         self.agreement: Agreement | None = None
         self.link: CoordinatorLink | None = None
         self._durable: DurableCoordinator | None = None
-        self._finished: tuple[Agreement, Published] | None = None
-        self._joined: set[str] = set()
+        self._round = 0
         self._told, self._said = 0.0, dict[str, Any]()
         self._runs = 0
-        self._folder_lock = hold(config.state)
+        self._folder_lock = hold(config.state, patience)
         self.metrics = Metrics(config.report, COORDINATOR, self._figures)
 
     # --- the service -------------------------------------------------------------------------
@@ -127,72 +136,10 @@ class CoordinatorService:
         return ran
 
     def _rest(self, seconds: float) -> None:
-        """Until the next run is due; meanwhile sites that had no part in the last one may join."""
+        """Until the next run is due."""
         until = time.monotonic() + seconds
         while not self.stopping and (left := until - time.monotonic()) > 0:
             self._hear(min(1.0, left))
-            if (newcomer := self._newcomer()) is not None:
-                self._fold_in(newcomer)
-
-    def _newcomer(self) -> str | None:
-        if self._finished is None:
-            return None
-        for name, status in self.here.items():
-            if status.get("state") == "here" and name not in self._joined:
-                return name
-        return None
-
-    def _fold_in(self, site: str) -> None:
-        """Let a site fit its sensors to the finished model: nothing of its readings leaves."""
-        assert self._finished is not None
-        last, published = self._finished
-        self._joined.add(site)
-        if not self._call_one(site):
-            return
-        agreement = replace(
-            last,
-            kind="join",
-            call=self._call,
-            sites=(site,),
-            plan=replace(last.plan, boost=False),
-        )
-        ledger, sizes = Ledger(), dict[str, int]()
-        run = coordinate(agreement.plan, agreement.grid.slots, ledger, sizes)
-        program = run.fold_in(published, alone=True)
-        inner = Coordinator(program, PROTOCOL, [site], sizes, agreement.run)
-        assert self.link is not None
-        # The others' next run does not wait longer for it than for one answer of theirs.
-        patience = patience_of(self.config.deadlines, 1)
-        patience = replace(patience, finish_within=patience.answer_within * patience.misses)
-        self.conduct = Conduct(inner, self.link, agreement.run, ledger, patience)
-        plan = Message("plan", agreement.run, {}, agreement.to_bytes())
-        self.link.tell(site, plan)
-        self.conduct.begin()
-        try:
-            while not inner.done and not self.stopping:
-                if (heard := self._hear(min(self.conduct.check(), 0.5))) is not None:
-                    self.conduct.take(heard)
-            _LOG.info("%s has joined the model of run %s", site, last.run)
-        except FLFLError as error:
-            _LOG.warning("%s could not join: %s", site, error)
-        self.conduct.end()
-        self.conduct = None
-
-    def _call_one(self, site: str) -> bool:
-        """Whether a site can take part."""
-        assert self.link is not None
-        self._call = uuid.uuid4().hex[:16]
-        data = json.dumps(asdict(self.grid)).encode()
-        call = Message("call", "", {"call": self._call}, data)
-        self.ready.pop(site, None)
-        self.unable.pop(site, None)
-        self.link.tell(site, call)
-        until = time.monotonic() + self.config.deadlines.gather_within
-        while site not in self.ready and site not in self.unable and not self.stopping:
-            self._hear(0.5)
-            if time.monotonic() > until:
-                return False
-        return site in self.ready
 
     def _hear(self, seconds: float) -> Heard | None:
         """The next message; what is about presence is taken here."""
@@ -228,27 +175,19 @@ class CoordinatorService:
         call = str(message.about.get("call", ""))
         if message.kind == "ready" and call == self._call:
             self.unable.pop(site, None)
-            if self._fits(site, message.about):
-                self.ready[site] = message.about
+            self.ready.add(site)
         elif message.kind == "unable" and call == self._call:
-            self.ready.pop(site, None)
+            self.ready.discard(site)
             self.unable[site] = str(message.about.get("why", ""))
             _LOG.warning("%s cannot take part: %s", site, self.unable[site])
         elif message.kind == "done" and message.run == self._run_name:
             self.done.add(site)
 
-    _call = ""
+    _call, _published = "", b""
 
     @property
     def _run_name(self) -> str | None:
         return None if self.agreement is None else self.agreement.run
-
-    def _fits(self, site: str, facts: Mapping[str, Any]) -> bool:
-        counts = [facts.get("sensors"), facts.get("readings")]
-        if not all(type(count) is int and 0 < count <= 10**9 for count in counts):
-            self.unable[site] = "it does not say how many sensors it has"
-            return False
-        return True
 
     # --- before a run ------------------------------------------------------------------------
 
@@ -259,7 +198,7 @@ class CoordinatorService:
         try:
             return dict(json.loads(self._state_file().read_bytes()))
         except FileNotFoundError:
-            return {"number": 0, "run": ""}
+            return {"number": 0, "run": "", "finished": ""}
         except (OSError, ValueError):
             raise InputError(
                 "the coordinator's state is damaged",
@@ -284,7 +223,7 @@ class CoordinatorService:
         """Ask who can take part, until all can or the time is up."""
         assert self.link is not None
         limit = self.config.deadlines.gather_within
-        self._call, self.ready, self.unable, self.done = uuid.uuid4().hex[:16], {}, {}, set()
+        self._call, self.ready, self.unable, self.done = uuid.uuid4().hex[:16], set(), {}, set()
         call = Message("call", "", {"call": self._call}, json.dumps(asdict(self.grid)).encode())
         until, asked = time.monotonic() + limit, False
         while not self.stopping:
@@ -316,87 +255,92 @@ class CoordinatorService:
         return self.link.announce(message)
 
     def _agree(self) -> Agreement:
-        config, run = self.config, self.config.run
-        sites = tuple(sorted(self.ready))
-        sensors = sum(int(self.ready[name]["sensors"]) for name in sites)
-        readings = sum(int(self.ready[name]["readings"]) for name in sites)
-        names = (
-            "max_exposure", "effort", "projection", "rank", "transformation", "collusion", "blur",
-            "epsilon", "delta", "bounds", "coverage", "rounds",
-        )  # fmt: skip
-        model = FLFL(
-            **{name: getattr(run, name) for name in names},
-            secure=run.secure,
-            random_state=run.seed,
-        )
-        plan = model.plan(sensors, len(sites), readings, self.place.box, self.grid.period())
-        state = self._state()
+        config, state, secure = self.config, self._state(), self.config.run.secure
         agreement = Agreement(
             network=config.network,
             number=int(state["number"]) + 1,
-            kind="fit",
             call=self._call,
             grid=self.grid,
-            plan=plan,
-            seed=run.seed,
-            secure=run.secure,
-            roster=self.roster.digest.hex() if run.secure else "",
-            sites=sites,
+            plan=self.plan,
+            secure=secure,
+            roster=self.roster.digest.hex() if secure else "",
+            sites=tuple(sorted(self.ready)),
             geography=self.place.geography,
             centre=self.place.centre,
         )
         folder = self._folder(agreement.run)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if (earlier := self._continued(state)) is not None:
+            save_arrays(folder / EARLIER, network_to_arrays(earlier))
         save_text(folder / AGREEMENT, agreement.to_bytes())
-        save_text(
-            self._state_file(),
-            json.dumps({"number": agreement.number, "run": agreement.run}).encode(),
-        )
+        self._save_state(number=agreement.number, run=agreement.run)
         return agreement
+
+    def _save_state(self, **changes: str | int) -> None:
+        save_text(self._state_file(), json.dumps({**self._state(), **changes}).encode())
+
+    def _continued(self, state: Mapping[str, Any]) -> Network | None:
+        """The last finished run's public state, if this run only adds slots to it."""
+        last = self._folder(str(state.get("finished", "")))
+        if not (last / NETWORK).exists():
+            return None
+        before = Agreement.from_bytes((last / AGREEMENT).read_bytes())
+        grown = before.grid.slots < self.grid.slots
+        same = replace(before.grid, slots=self.grid.slots) == self.grid
+        if not grown or not same or before.plan != self.plan:
+            return None
+        return network_from_arrays(load_arrays(last / NETWORK), self.plan)
 
     # --- a run -------------------------------------------------------------------------------
 
     def _run(self, agreement: Agreement) -> bool:
         """Carry the run to its end; False when the service was stopped before it."""
         assert self.link is not None
-        self.agreement, self.problem, ledger = agreement, "", Ledger()
-        sizes: dict[str, int] = {}
-        run = coordinate(agreement.plan, agreement.grid.slots, ledger, sizes)
+        self.agreement, self.problem, self._round, ledger = agreement, "", 0, Ledger()
+        run = self._coordination(agreement, ledger)
         security = SecureSums(self.roster, agreement.run) if agreement.secure else None
         names = self.roster.names if agreement.secure else agreement.sites
-        inner = Coordinator(run.program(), PROTOCOL, names, sizes, agreement.run, security=security)
+        inner = Coordinator(run.program(), PROTOCOL, names, {}, agreement.run, security=security)
         self._durable = DurableCoordinator(inner, self._folder(agreement.run))
         patience = patience_of(self.config.deadlines, self.quorum)
-        self.conduct = Conduct(self._durable, self.link, agreement.run, ledger, patience)
+        self.dispatcher = Dispatcher(self._durable, self.link, agreement.run, ledger, patience)
         plan = Message("plan", agreement.run, {}, agreement.to_bytes())
         while not self.link.wait(1.0) and not self.stopping:
             self._tell()
         self._announce(plan)
-        self.conduct.begin(without=[name for name in names if name not in agreement.sites])
+        self.dispatcher.begin(without=[name for name in names if name not in agreement.sites])
         while not self._durable.done and not self.stopping:
-            heard = self._hear(min(self.conduct.check(), 0.5))
+            heard = self._hear(min(self.dispatcher.check(), 0.5))
             if heard is None:
                 continue
             if heard.branch == "link":
                 self._announce(plan)
-            self.conduct.take(heard)
+            self.dispatcher.take(heard)
         finished = self._durable.done
         self._durable.close()
-        if finished and run.published is not None:
-            self._finished, self._joined = (agreement, run.published), set(agreement.sites)
-            save_model(
-                self._folder(agreement.run) / MODEL, Remembered(agreement.plan, run.published, {})
-            )
         if finished:
+            assert run.network is not None
+            save_arrays(self._folder(agreement.run) / NETWORK, network_to_arrays(run.network))
+            self._published = pack_network(agreement, run.network)
             self._runs += 1
             self._wait_for_results(agreement, plan)
         return finished
 
+    def _coordination(self, agreement: Agreement, ledger: Ledger) -> Coordination:
+        path, earlier = self._folder(agreement.run) / EARLIER, None
+        if path.exists():
+            earlier = network_from_arrays(load_arrays(path), agreement.plan)
+
+        def progress(number: int, rounds: int) -> None:
+            self._round = number
+
+        return Coordination(agreement.plan, agreement.grid.positions(), ledger, earlier, progress)
+
     def _wait_for_results(self, agreement: Agreement, plan: Message) -> None:
         """Until every site has written its own files; nothing of them is sent."""
-        assert self.conduct is not None
+        assert self.dispatcher is not None
         until = time.monotonic() + self.config.deadlines.answer_within
-        wanted = set(agreement.sites) - set(self.conduct.aside)
+        wanted = set(agreement.sites) - set(self.dispatcher.aside)
         while not wanted <= self.done and time.monotonic() < until and not self.stopping:
             heard = self._hear(0.5)
             if heard is not None and heard.branch == "link":
@@ -406,41 +350,44 @@ class CoordinatorService:
             _LOG.warning("%s", self.problem)
 
     def _end(self, agreement: Agreement, why: str) -> None:
-        assert self.conduct is not None
-        self.conduct.end()
-        self._announce(Message("ended", agreement.run, {"why": why[:500]} if why else {}))
+        assert self.dispatcher is not None
+        self.dispatcher.end()
+        # What the run made public goes to all: a site that had no part in it finishes with that.
+        end = {"why": why[:500]} if why else {}
+        self._announce(Message("ended", agreement.run, end, b"" if why else self._published))
         document = {
             "failed": why,
-            "aside": self.conduct.aside,
-            "rounds": self.conduct.ledger.rounds,
-            "notes": self.conduct.ledger.notes,
-            "bytes_up": self.conduct.ledger.bytes_up,
-            "bytes_down": self.conduct.ledger.bytes_down,
+            "aside": self.dispatcher.aside,
+            "rounds": self.dispatcher.ledger.rounds,
+            "notes": self.dispatcher.ledger.notes,
+            "bytes_up": self.dispatcher.ledger.bytes_up,
+            "bytes_down": self.dispatcher.ledger.bytes_down,
         }
         save_text(self._folder(agreement.run) / ENDED, json.dumps(document, indent=1).encode())
         for name in ("replies.journal", "messages.journal"):
             (self._folder(agreement.run) / name).unlink(missing_ok=True)
         if not why:
+            self._save_state(finished=agreement.run)
             _LOG.info(
                 "run %s is done", agreement.run, extra={"facts": {"aside": document["aside"]}}
             )
-        self.agreement = self.conduct = None
+        self.agreement = self.dispatcher = None
 
     # --- telling -----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Who is here, what is done, what is wrong: without a reading."""
-        conduct, durable = self.conduct, self._durable
-        running = conduct is not None and self.agreement is not None
+        dispatcher, durable = self.dispatcher, self._durable
+        running = dispatcher is not None and self.agreement is not None
         return {
             "network": self.config.network,
             "run": self._run_name or "",
             "phase": "run" if running else "gather",
             "question": durable.answered + 1 if running and durable is not None else 0,
-            "round": conduct.ledger.rounds if conduct is not None else 0,
+            "round": self._round,
             "sites": {name: self._site_status(name) for name in self.roster.names},
-            "waiting_for": list(conduct.waiting_for) if conduct is not None else [],
-            "paused": conduct.paused if conduct is not None else "",
+            "waiting_for": list(dispatcher.waiting_for) if dispatcher is not None else [],
+            "paused": dispatcher.paused if dispatcher is not None else "",
             "runs": self._runs,
             "problem": self.problem,
         }
@@ -450,8 +397,8 @@ class CoordinatorService:
         state = said.get("state", "never seen")
         status = {"state": state if state in _STATES else "unknown"}
         reason = str(said.get("problem", "")) or self.unable.get(name, "")
-        if self.conduct is not None and name in self.conduct.aside:
-            reason = self.conduct.aside[name]
+        if self.dispatcher is not None and name in self.dispatcher.aside:
+            reason = self.dispatcher.aside[name]
             status["aside"] = reason[:200]
         if reason:
             status["problem"] = reason[:200]
@@ -470,16 +417,41 @@ class CoordinatorService:
             self.link.say(**status)
 
     def _figures(self) -> dict[str, float]:
-        conduct, link = self.conduct, self.link
+        dispatcher, link = self.dispatcher, self.link
         here = sum(status.get("state") == "here" for status in self.here.values())
         return {
             "flfl_connected": float(link is not None and link.connected),
             "flfl_sites_here": here,
             "flfl_runs_total": self._runs,
-            "flfl_round": 0 if conduct is None else conduct.ledger.rounds,
-            "flfl_waiting_for": 0 if conduct is None else len(conduct.waiting_for),
-            "flfl_set_aside": 0 if conduct is None else len(conduct.aside),
-            "flfl_bytes_up_total": 0 if conduct is None else conduct.ledger.bytes_up,
-            "flfl_bytes_down_total": 0 if conduct is None else conduct.ledger.bytes_down,
+            "flfl_round": self._round,
+            "flfl_waiting_for": 0 if dispatcher is None else len(dispatcher.waiting_for),
+            "flfl_set_aside": 0 if dispatcher is None else len(dispatcher.aside),
+            "flfl_bytes_up_total": 0 if dispatcher is None else dispatcher.ledger.bytes_up,
+            "flfl_bytes_down_total": 0 if dispatcher is None else dispatcher.ledger.bytes_down,
             "flfl_dropped_total": 0 if link is None else sum(link.dropped.values()),
         }
+
+
+def plan_of(run: RunSettings, grid: TimeGrid, place: Place, where: str) -> Plan:
+    """What all parties of a run are to agree on.
+
+    Raises
+    ------
+    InputError
+        For settings that cannot be.
+    """
+    try:
+        return Plan(
+            added_error=run.added_error,
+            share=run.share,
+            rank=run.rank,
+            rounds=run.rounds,
+            pilot=0.1 if run.pilot else 0.0,
+            transform=run.transformation,  # type: ignore[arg-type]
+            season=run.season,
+            period=grid.period(),
+            box=place.box,
+        )
+    except InputError as error:
+        where, remedy = f"{where}: [run]", "`flfl recover --help` says what each may be"
+        raise InputError(error.problem, where=where, remedy=remedy) from None

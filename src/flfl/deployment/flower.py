@@ -1,7 +1,7 @@
 """FLFL as a Flower app: the services of a network, started by Flower.
 
 ``server`` carries one run beside the SuperLink, from the coordinator's settings. ``client`` answers
-one letter at a site. What must outlive it is on the site's own disk, under the run's name. In a
+one parcel at a site, from the site's own disk: its journal is replayed, and the process ends. In a
 simulation, where nodes have no owner, a table is shared out among them first.
 """
 
@@ -14,22 +14,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flfl.deployment.resident import call_on
-from flfl.engines.door import knock
 from flfl.engines.flower import Settings, Start, Where, client_app, server_app
-from flfl.engines.letters import Letter, answer
+from flfl.engines.parcels import Parcel, answer
 from flfl.errors import FLFLError, InputError, explained
 
 if TYPE_CHECKING:
     from flfl.data.sensors import Sensors
     from flfl.data.table import Table
+    from flfl.deployment.grid import TimeGrid
 
 _LOG = logging.getLogger("flfl.flower")
 _BUSY = 600.0
-"""Seconds to wait for an earlier letter's process of the same site: one that was thought lost."""
-_ANSWER_SECONDS = 86400.0
-"""Seconds to wait behind a door; the coordinator's own deadlines are shorter."""
-_TRIAL_DATA, _SETTINGS = "germany_pm10", "trial.json"
+"""Seconds to wait for an earlier process of the same party: one that was thought lost."""
+_DATA, _SETTINGS = "germany_pm10", "simulation.json"
 
 
 def serve(start: Start) -> None:
@@ -49,8 +46,8 @@ def serve(start: Start) -> None:
             where="--run-config",
             remedy="Start it with --run-config 'coordinator=\"/path/of/coordinator.toml\"'",
         )
-    path = Path(given).expanduser() if given else _trial(start)
-    service = CoordinatorService(path)
+    path = Path(given).expanduser() if given else _simulation(start)
+    service = CoordinatorService(path, _BUSY)
     if service.config.run.every:
         service.close()
         raise InputError(
@@ -64,15 +61,26 @@ def serve(start: Start) -> None:
     _LOG.info("done: every site has its filled table")
 
 
-def reply(where: Where, letter: Letter) -> Letter:
-    """A site's reply to a letter. Which files are used, only the owner's ``--node-config`` says;
+def reply(where: Where, parcel: Parcel) -> Parcel:
+    """A site's reply to a parcel. Which files are used, only the owner's ``--node-config`` says;
     the run's settings decide nothing here but in a simulation."""
-    if door := where.node.get("socket"):
-        # The owner's own process has the readings and the key; this one need not see them.
-        return knock(Path(str(door)).expanduser(), letter, _ANSWER_SECONDS)
-    if site := where.node.get("site"):
-        return call_on(Path(str(site)).expanduser(), letter)
-    return _simulated(where, letter)
+    # Large, and of no use beside the SuperLink.
+    from flfl.deployment.site import SiteService
+
+    given = where.node.get("site")
+    path = Path(str(given)).expanduser() if given else _simulated(where)
+    service = SiteService(path, _tables, _BUSY)
+    try:
+        return answer(service, parcel)
+    finally:
+        service.close()
+
+
+def _tables(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
+    """Read or write the owner's tables here: this process ends soon."""
+    from flfl.deployment.tables import in_this_process
+
+    in_this_process(verb, path, folder, grid)
 
 
 server, client = server_app(serve), client_app(reply)
@@ -81,26 +89,17 @@ server, client = server_app(serve), client_app(reply)
 # --- simulation --------------------------------------------------------------------------------
 
 
-def _simulated(where: Where, letter: Letter) -> Letter:
-    """Many sites on one machine: none of them has a process that stays."""
-    # Large, and of no use where the site answers elsewhere.
-    from flfl.deployment.seat import open_seat
-    from flfl.deployment.tables import in_this_process
-
-    with open_seat(_settings_of(where), in_this_process, _BUSY) as seat:
-        return answer(seat, letter)
-
-
-def _settings_of(where: Where) -> Path:
+def _simulated(where: Where) -> Path:
+    """The settings of the site that a simulated node stands for."""
     if "partition-id" not in where.node:
         raise InputError(
             "the SuperNode does not know its site",
             where="--node-config",
-            remedy="Start it with --node-config 'site=\"/path/of/site.toml\"', or with socket",
+            remedy="Start it with --node-config 'site=\"/path/of/site.toml\"'",
         )
-    from flfl.deployment.trial import site_files
+    from flfl.deployment.simulation import site_files
 
-    files = site_files(_trial_folder(where.run, where.number))
+    files = site_files(_simulation_folder(where.run, where.number))
     mine = int(where.node["partition-id"])
     if mine >= len(files):
         raise InputError(
@@ -111,12 +110,13 @@ def _settings_of(where: Where) -> Path:
     return files[mine]
 
 
-def _trial(start: Start) -> Path:
+def _simulation(start: Start) -> Path:
     """The coordinator's settings of a network that is made for this run."""
+    from flfl.deployment.simulation import COORDINATOR_FILE, share_out
     from flfl.deployment.sources import save_text
-    from flfl.deployment.trial import COORDINATOR_FILE, share_out
 
-    folder, run = _trial_folder(start.settings, start.run), _trial_run(start.settings)
+    folder, run = _simulation_folder(start.settings, start.run), _simulation_run(start.settings)
+    effort = str(start.settings.get("effort", "full"))
     with explained("the folder cannot be used", where=str(folder), remedy="Choose another folder"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
@@ -124,11 +124,13 @@ def _trial(start: Start) -> Path:
             "the folder belongs to somebody else", where=str(folder), remedy="Choose another folder"
         )
     given = {name: str(start.settings.get(name, "")) for name in ("readings", "sensors")}
-    wanted = json.dumps({**given, **run, "sites": start.nodes}, sort_keys=True).encode()
+    wanted = json.dumps(
+        {**given, **run, "effort": effort, "sites": start.nodes}, sort_keys=True
+    ).encode()
     if not (folder / COORDINATOR_FILE).exists():
-        table, sensors = _trial_data(start.settings)
+        table, sensors = _simulation_data(start.settings)
         save_text(folder / _SETTINGS, wanted)
-        names = share_out(folder, table, sensors, start.nodes, run)
+        names = share_out(folder, table, sensors, start.nodes, run, effort)
         _LOG.info("%d sensors shared out among %s", len(sensors.ids), ", ".join(names))
     elif not (folder / _SETTINGS).exists() or (folder / _SETTINGS).read_bytes() != wanted:
         raise InputError(
@@ -140,32 +142,31 @@ def _trial(start: Start) -> Path:
     return folder / COORDINATOR_FILE
 
 
-def _trial_folder(settings: Settings, number: int) -> Path:
+def _simulation_folder(settings: Settings, number: int) -> Path:
     if given := str(settings.get("folder", "")):
         return Path(given).expanduser()
     return Path(tempfile.gettempdir()) / f"flfl-flower-{number}"
 
 
-def _trial_run(settings: Settings) -> dict[str, str | float]:
-    run: dict[str, str | float] = {"effort": str(settings.get("effort", "full"))}
+def _simulation_run(settings: Settings) -> dict[str, str | float]:
     try:
-        run["max_exposure"] = float(settings.get("max-exposure", 0.5))
+        run: dict[str, str | float] = {"added_error": float(settings.get("added-error", 1.0))}
         if rounds := int(settings.get("rounds", 0)):
             run["rounds"] = rounds
     except ValueError as error:
         raise InputError(
-            str(error), where="--run-config", remedy="Give max-exposure and rounds as numbers"
+            str(error), where="--run-config", remedy="Give added-error and rounds as numbers"
         ) from None
     return run
 
 
-def _trial_data(settings: Settings) -> tuple[Table, Sensors]:
+def _simulation_data(settings: Settings) -> tuple[Table, Sensors]:
     from flfl.data.datasets import load_dataset
     from flfl.data.read import read_readings
     from flfl.data.sensors import Sensors, read_sensors
 
     if not (given := str(settings.get("readings", ""))):
-        return load_dataset(_TRIAL_DATA)
+        return load_dataset(_DATA)
     table = read_readings(Path(given).expanduser())
     places = str(settings.get("sensors", ""))
     if not places:

@@ -17,6 +17,8 @@ _UNITS = {
     "d": 86400, "day": 86400, "w": 604800, "week": 604800,
 }  # fmt: skip
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_MONTH = 2_629_746
+"""Seconds of a mean month."""
 _LARGEST = 10**7
 _LONGEST = 8000 * 31_557_600
 """Seconds that a grid may span."""
@@ -77,6 +79,12 @@ class TimeGrid:
             where="grid.step",
             remedy="Write it as 10min, 1h, 1d, 1w or 1 month",
         )
+
+    @property
+    def step_seconds(self) -> int:
+        """Seconds of a step, of a mean one for months."""
+        seconds, months = self._step()
+        return seconds or months * _MONTH
 
     def stamps(self) -> Index:
         """Seconds since 1970 of every slot (N,)."""

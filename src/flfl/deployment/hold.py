@@ -14,10 +14,6 @@ except ImportError:  # pragma: no cover - a system without it
     fcntl = None  # type: ignore[assignment]
 
 
-class HeldError(InputError):
-    """Another process has the folder."""
-
-
 def hold(folder: Path, patience: float = 0.0) -> IO[bytes]:
     """Make a private folder and keep other processes out of it until the returned file is closed.
 
@@ -26,9 +22,7 @@ def hold(folder: Path, patience: float = 0.0) -> IO[bytes]:
     Raises
     ------
     InputError
-        When the folder cannot be made.
-    HeldError
-        When another process has it.
+        When the folder cannot be made, or another process has it.
     """
     remedy = "Give a state folder that can be written"
     with explained("the state folder cannot be used", where=str(folder), remedy=remedy):
@@ -44,7 +38,7 @@ def hold(folder: Path, patience: float = 0.0) -> IO[bytes]:
                 time.sleep(0.1)
                 continue
             file.close()
-            raise HeldError(
+            raise InputError(
                 "another process is at work with this state folder",
                 where=str(folder),
                 remedy="Stop that one first, or give each party a folder of its own",

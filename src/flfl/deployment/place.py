@@ -12,8 +12,8 @@ from flfl.data.sensor_columns import id_column
 from flfl.data.sensors import read_sensors
 from flfl.deployment.config import MapSettings
 from flfl.errors import InputError
-from flfl.estimators.dynamic import Box
 from flfl.model.graph import map_box, map_centre, to_plane
+from flfl.protocol.plan import Box
 
 
 @dataclass(frozen=True)

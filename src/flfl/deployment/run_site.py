@@ -8,16 +8,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from flfl.deployment.hold import HeldError
-from flfl.deployment.resident import DOOR, HELD
-from flfl.deployment.seat import serve_door
 from flfl.deployment.site import SiteService
 from flfl.errors import FLFLError, InputError
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """Numbers of glibc's ``mallopt``."""
-_IDLE_SECONDS = 600.0
-"""After which a site that Flower's letters started ends; the next one starts it again."""
 
 
 def _give_back() -> None:
@@ -29,21 +24,16 @@ def _give_back() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """``CONFIG [--once | --resident]``."""
+    """``CONFIG [--once]``."""
     _give_back()
     try:
-        service, once = SiteService(Path(arguments[0])), "--once" in arguments
+        service = SiteService(Path(arguments[0]))
         signal.signal(signal.SIGTERM, service.stop)
         signal.signal(signal.SIGINT, service.stop)
-        if "--resident" in arguments:
-            serve_door(service, service.config.state / DOOR, once=True, idle=_IDLE_SECONDS)
-        elif service.config.flower is not None:
-            serve_door(service, service.config.flower.socket, once)
-        else:
-            service.serve(once)
+        service.serve("--once" in arguments)
     except InputError as error:
         sys.stderr.write(f"flfl: {error}\n")
-        return HELD if isinstance(error, HeldError) and "--resident" in arguments else 2
+        return 2
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         return 1

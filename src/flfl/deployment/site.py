@@ -1,4 +1,4 @@
-"""``flfl site``: one owner's service. Readings, latent vectors and results stay in its folders."""
+"""``flfl site``: one owner's service. Readings, copies and results stay in its folders."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.deployment.agreement import Agreement, AgreementError, check_terms, grid_from
+from flfl.deployment import home
+from flfl.deployment.agreement import (
+    Agreement,
+    AgreementError,
+    check_terms,
+    grid_from,
+    unpack_network,
+)
 from flfl.deployment.broker import by_broker
 from flfl.deployment.config import SiteConfig, read_config
 from flfl.deployment.grid import TimeGrid
@@ -24,27 +29,25 @@ from flfl.deployment.hold import hold
 from flfl.deployment.keys import load_identity, load_roster
 from flfl.deployment.logs import Metrics, start_logging
 from flfl.deployment.sources import Snapshot, folder_name, save_arrays, save_text
-from flfl.engines.attend import Attendance
-from flfl.engines.link import COORDINATOR, Heard, Message, SiteLink
+from flfl.engines.link import AT_HOME, COORDINATOR, Heard, Message, SiteLink
+from flfl.engines.responder import Responder, told
+from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.federation.durable import DurableSite
-from flfl.federation.factors import PROTOCOL, FactorSite
-from flfl.federation.factors.keeping import Custody, Sensing
 from flfl.federation.journal import JournalError
 from flfl.federation.site import Site
-from flfl.model.graph import to_plane
-from flfl.privacy.account import account_path, load_account, own_secret, save_account
-from flfl.privacy.secure_sum import SecureSite
+from flfl.privacy.secure_sum import SecureSite, Signer
+from flfl.protocol.client import Client
+from flfl.protocol.copy_store import CopyError
+from flfl.protocol.home import Effort
+from flfl.protocol.owner import Owner, Table
+from flfl.protocol.schema import PROTOCOL
 
 _LOG = logging.getLogger("flfl.site")
 READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
-SECRET, WRITTEN, MODEL = "secret", "written", "model.npz"
+SECRET, WRITTEN = "secret", "written"
 _READING_SECONDS = 3600.0
 Tables = Callable[[str, Path, Path, TimeGrid], None]
-
-
-_AT_HOME = "its tables or files cannot be read or written; its own log says why"
-"""What others are told of it: the error itself may quote a reading, a path or an address."""
 
 
 class TableError(FLFLError):
@@ -71,6 +74,7 @@ class SiteService:
         self._tables = tables or in_own_process
         self.path, self.config = path, read_config(path, SiteConfig)
         config = self.config
+        self.name, self.network = config.name, config.network
         if config.name == COORDINATOR:
             raise InputError(f"no site may be called {COORDINATOR!r}", where=f"{path}: name")
         if not config.again > 0:
@@ -88,11 +92,17 @@ class SiteService:
             )
         if self.roster is not None and self.identity is not None:
             self._check_roster(path)
+        self._floor = home.floor_of(config)
         self._folder_lock = hold(config.state, patience)
+        try:
+            self._copier = home.open_copier(config.state)
+        except FLFLError:
+            self._folder_lock.close()
+            raise
         self.link: SiteLink | None = None
-        self.attendance: Attendance | None = None
+        self.responder: Responder | None = None
         self.agreement: Agreement | None = None
-        self.program: FactorSite | None = None
+        self.client: Client | None = None
         self._durable: DurableSite | None = None
         self._coordinator = ""
         self._done: set[str] = set()
@@ -105,9 +115,9 @@ class SiteService:
     def _check_roster(self, path: Path) -> None:
         assert self.roster is not None
         assert self.identity is not None
-        if self.roster.keys.get(self.config.name) != self.identity.public:
+        if self.roster.keys.get(self.name) != self.identity.public:
             raise InputError(
-                f"the roster does not list {self.config.name!r} with this identity",
+                f"the roster does not list {self.name!r} with this identity",
                 where=str(path),
                 remedy="Give the name, identity and roster.json that the operators gave this site",
             )
@@ -115,18 +125,20 @@ class SiteService:
     # --- the service -------------------------------------------------------------------------
 
     def serve(self, once: bool = False) -> int:
-        """Attend runs until stopped; with ``once``, until one is done. Returns how many were."""
+        """Take part in runs until stopped; with ``once``, until one is done. Returns how
+        many were."""
         config = self.config
         try:
             self.link = by_broker(config.broker, config.network, config.name, str(self.path))
             self.open_metrics()
             with threadpool_limits(limits=1):
-                while not self.stopping and not (once and self.runs):
+                # Until it is told of the end it may be asked for its last answer again.
+                while not self.stopping and not (once and self.runs and self.agreement is None):
                     heard = self.link.next(0.5)
                     if heard is not None:
                         self._take(heard)
-                    if self.attendance is not None:
-                        self.attendance.tick()
+                    if self.responder is not None:
+                        self.responder.tick()
                     self.write_metrics()
         finally:
             if self.link is not None:
@@ -140,13 +152,14 @@ class SiteService:
             self.metrics.close()
         if self._durable is not None:
             self._durable.close()
+        self._copier.store.close()
         self._folder_lock.close()
 
-    def attend(self, come: Iterable[Heard], link: SiteLink) -> None:
+    def handle(self, come: Iterable[Heard], link: SiteLink) -> None:
         """Take what has come together, and answer on a link that is for this time only."""
         self.link, self._said = link, {}
-        if self.attendance is not None:
-            self.attendance.link = link
+        if self.responder is not None:
+            self.responder.link = link
         with threadpool_limits(limits=1):
             for heard in come:
                 self._take(heard)
@@ -154,7 +167,7 @@ class SiteService:
 
     def open_metrics(self) -> None:
         """Tell figures from now on, where the settings say."""
-        self.metrics = Metrics(self.config.report, self.config.name, self._figures)
+        self.metrics = Metrics(self.config.report, self.name, self._figures)
 
     def write_metrics(self) -> None:
         """Bring them up to date."""
@@ -167,8 +180,8 @@ class SiteService:
 
     def _take(self, heard: Heard) -> None:
         if heard.branch == "link":
-            if self.attendance is not None:
-                self.attendance.here()
+            if self.responder is not None:
+                self.responder.here()
             return
         if heard.branch == "status":
             self._coordinator_is(heard.status)
@@ -182,27 +195,29 @@ class SiteService:
                 takers[message.kind](message)
             elif message.kind == "aside":
                 self._set_aside(message)
-            elif self.attendance is not None:
-                self.attendance.take(heard.branch, message)
+            elif self.responder is not None:
+                self.responder.take(heard.branch, message)
                 self._finish()
-        except JournalError:
+        except (JournalError, CopyError, OSError):
+            # Nothing may follow from what could not be written down.
             raise
-        except (TableError, InputError) as error:
-            self._trouble(str(error), told=_AT_HOME)
-        except FLFLError as error:
-            self._trouble(str(error))
+        except AgreementError as error:
+            self._trouble(str(error), str(error))
+        except Exception as error:
+            # No message ends the owner's process.
+            self._trouble(f"{type(error).__name__}: {error}", told(error))
 
     def _coordinator_is(self, status: Mapping[str, Any]) -> None:
         boot = str(status.get("boot", ""))
         if status.get("state") == "here" and boot != self._coordinator:
             self._coordinator = boot
-            if self.attendance is not None:
-                self.attendance.here()
+            if self.responder is not None:
+                self.responder.here()
                 self._finish()
 
-    def _trouble(self, why: str, told: str = "") -> None:
-        """Log what is wrong; others are told the same, or only so much."""
-        self.problem, self._told = why, told or why
+    def _trouble(self, why: str, public: str) -> None:
+        """Log what is wrong; others are told only so much."""
+        self.problem, self._told = why, public
         _LOG.error("%s", why)
         self._say()
 
@@ -234,20 +249,13 @@ class SiteService:
             if not taken.alive.any():
                 raise TableError("there is no reading within the network's times")
         except (FLFLError, ValueError, RecursionError, OSError) as error:
-            told = str(error)[:500] if isinstance(error, AgreementError) else _AT_HOME
-            self._trouble(f"cannot take part: {error}", told=told)
-            self._report("unable", call=call, why=told)
+            why = str(error)[:500] if isinstance(error, AgreementError) else AT_HOME
+            self._trouble(f"cannot take part: {error}", why)
+            self._report("unable", call=call, why=why)
             return
         self.problem = self._told = ""
         _LOG.info("ready with %d sensors", int(taken.alive.sum()))
-        readings = int((~np.isnan(taken.values)).sum())
-        self._report(
-            "ready",
-            call=call,
-            sensors=int(taken.alive.sum()),
-            readings=readings,
-            geography=taken.geography,
-        )
+        self._report("ready", call=call)
 
     # --- a run -------------------------------------------------------------------------------
 
@@ -258,14 +266,14 @@ class SiteService:
         if self.agreement is not None and message.run == self.agreement.run:
             return
         agreement = Agreement.from_bytes(message.data)
-        if agreement.run != message.run or agreement.network != self.config.network:
+        if agreement.run != message.run or agreement.network != self.network:
             raise AgreementError("what was announced is another run than it says")
-        if self.config.name not in agreement.sites:
+        if self.name not in agreement.sites:
             _LOG.info("run %s is without this site", agreement.run)
             return
         digest = "" if self.roster is None else self.roster.digest.hex()
         check_terms(agreement, self.config.terms, digest)
-        folder = self.config.state / "runs" / folder_name(agreement.run)
+        folder = self._folder(agreement.run)
         if (folder / WRITTEN).exists():
             self._done.add(agreement.run)
             self.runs += 1
@@ -295,103 +303,97 @@ class SiteService:
             save_text(folder / PLAN, agreement.to_bytes())
         elif not (folder / READINGS).exists():
             raise AgreementError("this site has left the run, and cannot come back to it")
-        self.program = self._program(agreement, folder)
-        secret = own_secret(folder / SECRET)
-        security = None
-        # Also where nothing is to be summed: with it, no sum is ever given in the plain.
-        if agreement.secure or self.config.terms.secure:
-            assert self.identity is not None
-            assert self.roster is not None
-            security = SecureSite(self.config.name, self.identity, self.roster, secret)
-        site = Site(self.config.name, self.program, PROTOCOL, security)
+        self.client = self._client(agreement, folder)
+        site = Site(self.name, self.client, PROTOCOL, self._security(agreement, folder))
         self._durable = DurableSite(site, folder / JOURNAL)
         self.agreement = agreement
-        self.attendance = Attendance(
+        self.responder = Responder(
             self._durable, self.link, agreement.run, self.config.again, self._refused
         )
         _LOG.info("in run %s; %d answers replayed", agreement.run, self._durable.replayed)
-        self.attendance.here()
+        self.responder.here()
         self._say()
         self._finish()
 
-    def _program(self, agreement: Agreement, folder: Path) -> FactorSite:
-        taken, config = Snapshot.load(folder / READINGS), self.config
-        alive, plane = taken.alive, None
-        if agreement.geography:
-            if taken.coordinates is None or taken.geography != agreement.geography:
-                raise AgreementError(
-                    f"the run needs {agreement.geography} places of all sensors; give"
-                    " readings.sensors a file that has them"
-                )
-            plane = to_plane(
-                taken.coordinates,
-                taken.geography,  # type: ignore[arg-type]
-                agreement.centre,
-            )[alive]
-        values = taken.values[alive]
-        sensing = Sensing(
-            config.name,
-            [name for name, here in zip(taken.ids, alive, strict=True) if here],
-            values,
-            ~np.isnan(values),
-            plane,
-            agreement.grid.positions(),
-            agreement.grid.stamps(),
-        )
-        return FactorSite(sensing, agreement.plan, agreement.seed, None, self._custody(agreement))
+    def _client(self, agreement: Agreement, folder: Path) -> Client:
+        """The site's program: clean readings with the copier on one side, messages on the other."""
+        owner = Owner(self._table(agreement, folder), self._copier, self._floor)
+        signer = self._signer() if agreement.secure else None
+        return Client(owner, agreement.plan, signer)
 
-    def _custody(self, agreement: Agreement) -> Custody:
-        path = account_path(self.config.state / "account", self.config.name)
-        secret = own_secret(path.with_suffix(".secret"))
-        if not self.config.terms.account:
-            return Custody(secret=secret, cohort=agreement.sites, run=agreement.run)
-        return Custody(
-            secret=secret,
-            account=load_account(path),
-            keep=partial(save_account, path),
-            cohort=agreement.sites,
-            run=agreement.run,
+    def _security(self, agreement: Agreement, folder: Path) -> SecureSite | None:
+        if not agreement.secure:
+            return None
+        signer, secret = self._signer(), home.own_secret(folder / SECRET)
+        return SecureSite(self.name, signer.identity, signer.roster, secret)
+
+    def _signer(self) -> Signer:
+        if self.identity is None or self.roster is None:
+            raise AgreementError("the run has secure sums, and this site has no identity or roster")
+        return Signer(self.identity, self.roster)
+
+    def _table(self, agreement: Agreement, folder: Path) -> Table:
+        taken = Snapshot.load(folder / READINGS)
+        return home.table_of(
+            taken, self.name, agreement.grid, agreement.geography, agreement.centre
         )
 
-    def _refused(self, error: FLFLError) -> None:
-        self._trouble(f"refused a question: {error}")
+    def _effort(self, grid: TimeGrid) -> Effort:
+        secret = home.own_secret(self.config.state / home.SECRET)
+        return home.effort_of(self.config.out, grid, secret)
+
+    def _folder(self, run: str) -> Path:
+        return self.config.state / "runs" / folder_name(run)
+
+    def _refused(self, error: Exception) -> None:
+        why = str(error.__cause__ or error)
+        self._trouble(f"refused a question: {why}", f"refused a question: {told(error)}")
 
     def _finish(self) -> None:
         """The last question is answered: write what was recovered. It stays here."""
-        if self.program is None or not self.program.finished or self.agreement is None:
+        if self.client is None or not self.client.finished or self.agreement is None:
             self._say()
             return
-        folder = self.config.state / "runs" / folder_name(self.agreement.run)
-        if self.agreement.run not in self._done:
-            result = self.program.heads.recovered()  # type: ignore[union-attr]
-            save_arrays(
-                folder / RESULT,
-                {"estimate": result.estimate, "lower": result.lower, "upper": result.upper},
-            )
-            self._keep_model(folder)
-            self._tables("write", self.path, folder, self.agreement.grid)
-            save_text(folder / WRITTEN, b"")
-            self._done.add(self.agreement.run)
+        run = self.agreement.run
+        if run not in self._done:
+            self._write(self.agreement, home.finish(self.client, self._effort(self.agreement.grid)))
+            self._done.add(run)
             self.runs += 1
-            _LOG.info("run %s is done: %s", self.agreement.run, self.config.out.file)
-        self._report("done", self.agreement.run)
+            _LOG.info("run %s is done: %s", run, self.config.out.file)
+        self._report("done", run)
 
-    def _keep_model(self, folder: Path) -> None:
-        """The site's own latent vectors and the exposure it computed, for later runs."""
-        assert self.program is not None
-        memory = getattr(self.program, "remembered", None)
-        if memory is not None:
-            save_arrays(folder / MODEL, {n: getattr(memory, n) for n in memory.__annotations__})
+    def _write(self, agreement: Agreement, result: Recovered) -> None:
+        """The owner's own files."""
+        folder = self._folder(agreement.run)
+        save_arrays(folder / RESULT, vars(result))
+        self._tables("write", self.path, folder, agreement.grid)
+        save_text(folder / WRITTEN, b"")
+
+    def _join(self, message: Message) -> None:
+        """Finish at home with what a run published that this site had no part in."""
+        agreement, network = unpack_network(message.data)
+        if agreement.run != message.run or agreement.network != self.network:
+            raise AgreementError("what was published is another run than it says")
+        folder = self._folder(agreement.run)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._tables("read", self.path, folder, agreement.grid)
+        table = self._table(agreement, folder)
+        self._write(agreement, home.join(table, self._effort(agreement.grid), network))
+        self._forget(agreement.run)
+        _LOG.info("joined run %s: %s", agreement.run, self.config.out.file)
 
     def _ended(self, message: Message) -> None:
-        if self.agreement is None or message.run != self.agreement.run:
+        if self.agreement is not None and message.run == self.agreement.run:
+            why = str(message.about.get("why", ""))
+            self._leave(f"the run failed: {why}" if why else "")
+        else:
             # Of a run that an earlier process of this site was in: its secrets are still here.
             self._forget(message.run)
-            return
-        why = str(message.about.get("why", ""))
-        if why:
-            self._trouble(f"the run failed: {why}")
-        self._leave("")
+        if self.agreement is None and message.data and not self._written(message.run):
+            self._join(message)
+
+    def _written(self, run: str) -> bool:
+        return (self._folder(run) / WRITTEN).exists()
 
     def _set_aside(self, message: Message) -> None:
         # One that was late may be about an earlier run.
@@ -404,23 +406,23 @@ class SiteService:
         if self.agreement is None:
             return
         if why:
-            self._trouble(why)
+            self._trouble(why, why)
         if self._durable is not None:
             self._durable.close()
         self._forget(self.agreement.run)
-        self.attendance = self.agreement = self.program = self._durable = None
+        self.responder = self.agreement = self.client = self._durable = None
 
     def _forget(self, run: str) -> None:
         """Remove a run's secrets: what is not kept cannot be taken."""
         for name in (SECRET, JOURNAL, READINGS, RESULT):
-            (self.config.state / "runs" / folder_name(run) / name).unlink(missing_ok=True)
+            (self._folder(run) / name).unlink(missing_ok=True)
 
     def _figures(self) -> dict[str, float]:
         dropped = 0 if self.link is None else sum(self.link.dropped.values())
         return {
             "flfl_connected": float(self.link is not None and self.link.connected),
             "flfl_in_run": float(self.agreement is not None),
-            "flfl_answers_total": 0 if self.attendance is None else self.attendance.answers,
+            "flfl_answers_total": 0 if self.responder is None else self.responder.answers,
             "flfl_runs_total": self.runs,
             "flfl_dropped_total": dropped,
         }

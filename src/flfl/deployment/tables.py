@@ -21,9 +21,10 @@ from flfl.data.read import SENTINELS, from_frame, read_readings
 from flfl.data.sensors import Sensors, read_sensors
 from flfl.data.table import Table
 from flfl.data.write import write_result
-from flfl.deployment.config import ReadingSettings, SiteConfig, read_config
+from flfl.deployment.config import OutSettings, ReadingSettings, SiteConfig, read_config
 from flfl.deployment.grid import TimeGrid
 from flfl.deployment.sources import Snapshot, align, load_arrays
+from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 
 READINGS, RESULT = "readings.npz", "result.npz"
@@ -178,22 +179,22 @@ def result_table(taken: Snapshot, grid: TimeGrid) -> Table:
     return from_frame(frame)
 
 
-def write(config: SiteConfig, folder: Path, grid: TimeGrid) -> None:
-    """The owner's own files, from the snapshot and the site's result."""
-    taken, result = Snapshot.load(folder / READINGS), load_arrays(folder / RESULT)
+def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
+    """The owner's own files, from the readings and what was recovered of those sensors that have
+    any."""
     table = result_table(taken, grid)
     known, alive = table.known, taken.alive
 
-    def whole(name: str) -> np.ndarray:
-        out = np.full(known.shape, np.nan)
-        out[:, alive] = result[name].T
-        return out
+    def whole(part: np.ndarray) -> np.ndarray:
+        filled = np.full(known.shape, np.nan)
+        filled[:, alive] = part.T
+        return filled
 
-    estimate, lower, upper = whole("estimate"), whole("lower"), whole("upper")
+    estimate, lower, upper = whole(result.estimate), whole(result.lower), whole(result.upper)
     values = np.where(known, table.values.to_numpy(), estimate)
     lower = np.where(known, values, np.minimum(lower, estimate))
     upper = np.where(known, values, np.maximum(upper, estimate))
-    write_result(config.out.file, config.out.flags, table, values, None, lower, upper)
+    write_result(out.file, out.flags, table, values, None, lower, upper)
 
 
 def in_this_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
@@ -202,7 +203,8 @@ def in_this_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None
     if verb == "read":
         snapshot(config.readings, grid).save(folder / READINGS)
     else:
-        write(config, folder, grid)
+        taken, found = Snapshot.load(folder / READINGS), load_arrays(folder / RESULT)
+        write_tables(config.out, taken, grid, Recovered(**found))
 
 
 def main(arguments: list[str]) -> int:

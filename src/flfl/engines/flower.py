@@ -1,7 +1,7 @@
 """Flower carries the messages: the one file that knows ``flwr``.
 
 Every Flower message starts a process at a site and waits for a poll, and a site speaks only in
-reply: so it carries a letter (``letters``). Nodes have no names. Which site a node stands for is
+reply: so it carries a parcel (``parcels``). Nodes have no names. Which site a node stands for is
 known from the signature of its replies, so a SuperNode that was started again under another number
 is recognised, and no node, nor the SuperLink, can answer for a site.
 """
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flfl.engines.letters import Letter, LetterError, check_reply, question, read_letter, unable
 from flfl.engines.link import Heard, Message
+from flfl.engines.parcels import Parcel, ParcelError, check_reply, question, read_parcel, unable
 from flfl.errors import FLFLError, InputError
 from flfl.privacy.secure_sum import Roster
 
@@ -32,7 +32,7 @@ except ImportError:  # pragma: no cover - the tests have it
     raise InputError("the Flower engine needs flwr", remedy="pip install 'flfl[flower]'") from None
 
 _LOG = logging.getLogger("flfl.flower")
-_HEAD, _PARTS = "letter", "parts"
+_HEAD, _PARTS = "parcel", "parts"
 _ACTION = "flfl"
 _KIND = f"query.{_ACTION}"
 _POLL = 0.5
@@ -41,7 +41,7 @@ _LOOK = 2.0
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
 """Seconds before a node is tried again that failed; doubled each time."""
 _AGAIN = 30.0
-"""Seconds after which a letter that holds no question, and so has no deadline of the run's, is
+"""Seconds after which a parcel that holds no question, and so has no deadline of the run's, is
 sent again; doubled each time."""
 _GIVE_UP = 120.0
 """Seconds that nothing but failures may come of the grid."""
@@ -49,40 +49,40 @@ _GOODBYE = 30.0
 """Seconds for the last announcement to reach those who are there."""
 
 
-def seal(letter: Letter) -> RecordDict:
-    """A letter as the content of a Flower message.
+def seal(parcel: Parcel) -> RecordDict:
+    """A parcel as the content of a Flower message.
 
     Bytes travel as arrays: Flower cuts those into pieces, and takes what is the same in many
-    letters once.
+    parcels once.
 
     Examples
     --------
-    >>> letter = Letter({"site": "north"}, (Message("answer", "run", {"re": "x"}, b"123"),))
-    >>> unseal(seal(letter)) == letter
+    >>> parcel = Parcel({"site": "north"}, (Message("answer", "run", {"re": "x"}, b"123"),))
+    >>> unseal(seal(parcel)) == parcel
     True
     """
     arrays = {
         str(number): Array("uint8", (len(part),), "bytes", part)
-        for number, part in enumerate(letter.parts())
+        for number, part in enumerate(parcel.parts())
     }
-    head = ConfigRecord({"head": letter.head()})
+    head = ConfigRecord({"head": parcel.head()})
     return RecordDict({_HEAD: head, _PARTS: ArrayRecord(arrays)})
 
 
-def unseal(content: RecordDict) -> Letter:
-    """The letter back.
+def unseal(content: RecordDict) -> Parcel:
+    """The parcel back.
 
     Raises
     ------
-    LetterError
+    ParcelError
         For the content of something else.
     """
     head = content.config_records.get(_HEAD, ConfigRecord()).get("head")
     arrays = content.array_records.get(_PARTS, ArrayRecord())
     names = [str(number) for number in range(len(arrays))]
     if set(content) != {_HEAD, _PARTS} or not isinstance(head, str) or set(arrays) != set(names):
-        raise LetterError("this is no letter")
-    return read_letter(head, [arrays[name].data for name in names])
+        raise ParcelError("this is no parcel")
+    return read_parcel(head, [arrays[name].data for name in names])
 
 
 # --- the coordinator's side --------------------------------------------------------------------
@@ -90,14 +90,14 @@ def unseal(content: RecordDict) -> Letter:
 
 @dataclass
 class _Node:
-    """A node, the site that it has proved to be, and the letters that it has not answered yet."""
+    """A node, the site that it has proved to be, and the parcels that it has not answered yet."""
 
     number: int
     boot: str
     retry: float
     again: float
     site: str = ""
-    open: dict[str, Letter] = field(default_factory=dict)
+    open: dict[str, Parcel] = field(default_factory=dict)
     told: Message | None = None
     retry_at: float = 0.0
     again_at: float = math.inf
@@ -111,7 +111,7 @@ class _Words:
     shared: Message | None = None
     to: dict[str, Message] = field(default_factory=dict)
 
-    def letter(self, site: str) -> list[Message]:
+    def parcel(self, site: str) -> list[Message]:
         """All that a process needs which knows nothing but its own disk."""
         own = self.to.get(site)
         words = [self.announced]
@@ -131,9 +131,9 @@ class GridLink:
 
     Guarantees
     ----------
-    * A node has one letter at a time, and a second one only when a site is told the same again.
-    * What was told to a site is in its letters until one is answered, wherever the site appears.
-    * Only replies to the letter that was sent, signed with a site's key in the roster, are heard.
+    * A node has one parcel at a time, and a second one only when a site is told the same again.
+    * What was told to a site is in its parcels until one is answered, wherever the site appears.
+    * Only replies to the parcel that was sent, signed with a site's key in the roster, are heard.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class GridLink:
         return True
 
     def announce(self, message: Message) -> bool:
-        """To everyone, at the head of every letter."""
+        """To everyone, at the head of every parcel."""
         self._words.announced = message
         return True
 
@@ -179,7 +179,7 @@ class GridLink:
         return True
 
     def unshare(self) -> None:
-        """Leave it out of further letters."""
+        """Leave it out of further parcels."""
         self._words.shared = None
 
     def say(self, **status: Any) -> None:
@@ -241,7 +241,7 @@ class GridLink:
         boot = f"{node.number} {node.boot}"
         self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
 
-    # --- letters ---------------------------------------------------------------------------
+    # --- parcels ---------------------------------------------------------------------------
 
     def _send(self) -> None:
         now = time.monotonic()
@@ -249,15 +249,15 @@ class GridLink:
             if now < node.retry_at or not self._has_news(node):
                 continue
             self._overdue.discard(node.site)
-            letter = question(self._network, self._words.letter(node.site))
+            parcel = question(self._network, self._words.parcel(node.site))
             node.again_at = math.inf if node.site in self._words.to else now + node.again
             node.again *= 2
             # One by one: grids differ in what they return for those of many that they do not take.
-            sealed = FlowerMessage(seal(letter), node.number, _KIND)
+            sealed = FlowerMessage(seal(parcel), node.number, _KIND)
             if key := next(iter(self._grid.push_messages([sealed])), ""):
-                node.open[key] = letter
+                node.open[key] = parcel
             else:
-                self._failed(node, "the SuperLink did not take the letter")
+                self._failed(node, "the SuperLink did not take the parcel")
 
     def _has_news(self, node: _Node) -> bool:
         overdue = node.site in self._overdue or time.monotonic() >= node.again_at
@@ -286,7 +286,7 @@ class GridLink:
                         self._take(node, asked, reply)
 
     def _pull(self, keys: list[str], numbers: set[int]) -> list[FlowerMessage]:
-        """Replies to these letters. One that Flower itself cannot read must cost no other's."""
+        """Replies to these parcels. One that Flower itself cannot read must cost no other's."""
         try:
             replies = list(self._grid.pull_messages(keys))
         except Exception as error:
@@ -299,22 +299,22 @@ class GridLink:
         self._worked = time.monotonic()
         return replies
 
-    def _take(self, node: _Node, asked: Letter, reply: FlowerMessage) -> None:
+    def _take(self, node: _Node, asked: Parcel, reply: FlowerMessage) -> None:
         if reply.has_error():
             self._failed(node, f"{reply.error.reason} (Flower's error {reply.error.code})")
             return
         try:
-            letter = unseal(reply.content)
-            site, status = check_reply(asked, letter, self._roster)
+            parcel = unseal(reply.content)
+            site, status = check_reply(asked, parcel, self._roster)
         except FLFLError as error:
             self._failed(node, str(error))
             return
         self._arrived(node, site, asked.messages)
         self._status(node, {**status, "state": "here"})
-        self._heard += [Heard("from", site, message) for message in letter.messages]
+        self._heard += [Heard("from", site, message) for message in parcel.messages]
 
     def _arrived(self, node: _Node, site: str, said: Sequence[Message]) -> None:
-        """A good reply: what was in the letter has been said, and other letters are old."""
+        """A good reply: what was in the parcel has been said, and other parcels are old."""
         node.open.clear()
         if site not in self._home or node.site != site:
             _LOG.info("%s is at node %d", site, node.number)
@@ -344,14 +344,14 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Where:
-    """Where a letter has come to: the node's own settings, the run's, and the run's number."""
+    """Where a parcel has come to: the node's own settings, the run's, and the run's number."""
 
     node: Settings
     run: Settings
     number: int
 
 
-Answer = Callable[[Where, Letter], Letter]
+Answer = Callable[[Where, Parcel], Parcel]
 
 
 @dataclass(frozen=True)
@@ -370,22 +370,22 @@ Serve = Callable[[Start], None]
 
 
 def client_app(answer: Answer) -> ClientApp:
-    """The app that Flower starts at a site for every letter."""
+    """The app that Flower starts at a site for every parcel."""
     app = ClientApp()
 
     @app.query(_ACTION)
-    def reply(letter: FlowerMessage, context: Context) -> FlowerMessage:
+    def reply(parcel: FlowerMessage, context: Context) -> FlowerMessage:
         where = Where(context.node_config, context.run_config, context.run_id)
         try:
-            answered = answer(where, unseal(letter.content))
+            answered = answer(where, unseal(parcel.content))
         except FLFLError as error:
             _LOG.error("%s", error)
             answered = unable()
         except Exception:
             # Flower would send the text of the error to the SuperLink; it may quote a reading.
-            _LOG.exception("the letter could not be answered")
+            _LOG.exception("the parcel could not be answered")
             answered = unable()
-        return FlowerMessage(seal(answered), reply_to=letter)
+        return FlowerMessage(seal(answered), reply_to=parcel)
 
     return app
 

@@ -9,7 +9,7 @@ from flfl.federation.coordinator import Coordinator, Envelope
 from flfl.federation.ledger import Ledger
 from flfl.federation.messages import bytes_by_kind
 from flfl.federation.site import Site
-from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
+from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums, Signer
 
 Tap = Callable[[str, str, bytes], None]
 
@@ -37,12 +37,15 @@ def run(
         outbox.extend(coordinator.receive(answer))
 
 
-def secure(names: Sequence[str], run: str = "run") -> tuple[SecureSums, dict[str, SecureSite]]:
+def secure(
+    names: Sequence[str], run: str = "run"
+) -> tuple[SecureSums, dict[str, SecureSite], dict[str, Signer]]:
     """Secure sums among parties of this process, with identities made for this run only."""
     identities = {name: Identity.generate() for name in names}
     roster = Roster({name: identity.public for name, identity in identities.items()})
     sites = {name: SecureSite(name, identity, roster) for name, identity in identities.items()}
-    return SecureSums(roster, run), sites
+    signers = {name: Signer(identity, roster) for name, identity in identities.items()}
+    return SecureSums(roster, run), sites, signers
 
 
 def _nobody(direction: str, site: str, data: bytes) -> None:

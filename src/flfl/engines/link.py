@@ -1,7 +1,7 @@
 """What the two sides of a run need of whoever carries their messages.
 
-An engine between machines gives each party a link. ``conduct`` and ``attend`` are written against
-links alone: a broker and Flower's grid carry the same messages between the same state machines.
+An engine between machines gives each party a link. ``dispatcher`` and ``responder`` are written
+against links alone: a broker and Flower's grid carry the same messages between the same parties.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Protocol as Interface
 COORDINATOR = "coordinator"
 """The name of the coordinator among the parties; no site may have it."""
 LARGEST_MESSAGE = 2**26
-"""Bytes of a message, unless told otherwise: a question of 8,760 slots and rank 20 is 1.4 MB."""
+"""Bytes of a message, unless told otherwise: a release of 5,000 slots is 2.6 MB at the most."""
+AT_HOME = "it cannot answer; its own log says why"
+"""What others are told of an error at a site: the error itself may quote a reading or a path."""
 
 
 @dataclass(frozen=True)

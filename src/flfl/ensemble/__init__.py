@@ -1,1 +1,1 @@
-"""What an owner does at home: candidates with and without the network, and how they are combined."""
+"""What an owner does at home: candidates with and without the network, and their combination."""

@@ -31,9 +31,9 @@ NAMES = (
     "factors+site",
     "site+pchip",
 )
-"""Candidates in the order of ``Candidates.values``: the sensor's own interpolations, the owner's joint
-model without the network, the network's factors, the same with own states, the factors with the
-owner's joint model of what they leave."""
+"""Candidates in the order of ``Candidates.values``: the sensor's own interpolations, the owner's
+joint model without the network, the network's factors, the same with own states, the factors with
+the owner's joint model of what they leave."""
 LEAVE_ONE_OUT = NAMES[:-1]
 """All but ``site+pchip``, which sees the reading itself: the boosted one may not use it."""
 WITHOUT_NETWORK = (0, 1, 2, 3, 8)
@@ -186,7 +186,7 @@ def without_pull(near: alone.Neighbours, pull: Array, fall: Fall) -> alone.Neigh
 
 
 def _slopes(curve: Array, without: Array, pull: Array, fall: Fall) -> Array:
-    """Rise of the shared curve into every slot and out of it, its own reading left out (2, M, N)."""
+    """Rise of the shared curve into each slot and out of it, without its own reading (2, M, N)."""
     middle = fall.shape[2] // 2
     before, after = pull * fall[:, :, middle - 1], pull * fall[:, :, middle + 1]
     slopes = np.zeros((2, *curve.shape))

@@ -103,10 +103,14 @@ def recover(home: Home, shared: personal.Shared, rng: np.random.Generator) -> Re
     held = draw_holdout(known, float(share), rng)
     used = known & ~held
     starts = personal.first_fit(shared), personal.first_fit(shared, own_states=False)
-    made = [personal.finish(home.Y, used, shared, start) for start in starts]
-    fit = local.candidates(home.Y, used, *(curve for curve, _ in made))
-    again = [personal.finish(home.Y, known, shared, found, steps=1) for _, found in made]
-    final = local.candidates(home.Y, known, *(curve for curve, _ in again), fit.dynamics)
+    (curve, own), (plain, own_plain) = (
+        personal.finish(home.Y, used, shared, start) for start in starts
+    )
+    fit = local.candidates(home.Y, used, curve, plain)
+    (curve, _), (plain, _) = (
+        personal.finish(home.Y, known, shared, found, steps=1) for found in (own, own_plain)
+    )
+    final = local.candidates(home.Y, known, curve, plain, fit.dynamics)
     stack = _Stack(home, (used, held), fit, final)
     if home.boost:
         stack = stack.boosted(rng)
@@ -157,7 +161,7 @@ class _Stack:
         X, Z = self.values()
         prior = stacking.default_weights(self.names)[judged.first]
         network, weight, scale = judged.weights(prior)
-        rows, slots = judged.at
+        rows = judged.at[0]
         everything = np.ones(len(rows), bool)
         W = judged.deviate(network, weight, scale, everything, len(home.Y))
         estimate = stacking.combine(
@@ -179,10 +183,17 @@ class _Stack:
         features = local.scale_features(self.fit, X)[:, rows, slots]
         near = self.fit.bins[judged.at]
         lengths = stacking.run_lengths(rows, slots)
-        calibrate = lambda chosen: intervals.calibrate(  # noqa: E731
-            features[:, chosen], error[chosen], near[chosen], stacking.BINS,
-            level=home.coverage, runs=lengths[chosen],
-        )  # fmt: skip
+
+        def calibrate(chosen: Mask) -> intervals.Calibration:
+            return intervals.calibrate(
+                features[:, chosen],
+                error[chosen],
+                near[chosen],
+                stacking.BINS,
+                level=home.coverage,
+                runs=lengths[chosen],
+            )
+
         made = calibrate(np.ones(len(error), bool))
         lower, upper = intervals.interval(
             estimate, local.scale_features(self.final, Z), self.final.bins, made
@@ -220,7 +231,8 @@ class _Judged:
     @classmethod
     def of(cls, stack: _Stack, count: int) -> _Judged:
         """The first ``count`` candidates at the held-out readings."""
-        rows, slots = at = np.nonzero(stack.masks[1])
+        rows, slots = np.nonzero(stack.masks[1])
+        at = rows, slots
         near = stack.fit.bins[at]
         entries = np.bincount(near, minlength=stacking.BINS).astype(float)
         groups = stacking.group_bins(entries)
@@ -262,9 +274,16 @@ class _Judged:
     ) -> Array:
         """Weights of each sensor (m, groups, C), shrunk towards the owner's."""
         return stacking.local_weights(
-            self.errors[:, chosen], weight[chosen], self.bins[chosen], self.at[0][chosen],
-            n_sensors, network, scale, site_strength=SITE_STRENGTH, sensor_strength=SENSOR_STRENGTH,
-        )  # fmt: skip
+            self.errors[:, chosen],
+            weight[chosen],
+            self.bins[chosen],
+            self.at[0][chosen],
+            n_sensors,
+            network,
+            scale,
+            site_strength=SITE_STRENGTH,
+            sensor_strength=SENSOR_STRENGTH,
+        )
 
     def halves(self) -> list[tuple[Mask, Mask]]:
         """Held-out entries to fit on and to judge, twice; no run of slots is split much."""

@@ -1,13 +1,14 @@
 """The personal finish: the shared factors again, with the owner's own clean readings.
 
-The owner takes its own noisy copies out of the release and observes its clean readings instead. Each
-of its sensors may also get a state of its own for what the factors leave open::
+The owner takes its own noisy copies out of the release and observes its clean readings instead.
+Each of its sensors may also get a state of its own for what the factors leave open::
 
-    y_it = p_i . q_t + u_it + e_it,   u_t = diag(a) u_{t-1} + v_t,   v_t ~ N(0, S_u),   e_it ~ N(0, c_i)
+    y_it = p_i . q_t + u_it + e_it,   e_it ~ N(0, c_i)
+    u_t = diag(a) u_{t-1} + v_t,      v_t ~ N(0, S_u)
 
-with S_u full, since the sensors of one owner know each other. ``p``, ``a``, ``S_u`` and ``c`` are fitted by a few
-steps of expectation maximisation at home. Own states are better near a reading; far from any, where
-nothing is left of them, loadings that were fitted without them are.
+with S_u full, since the sensors of one owner know each other. ``p``, ``a``, ``S_u`` and ``c`` are
+fitted by a few steps of expectation maximisation at home. Own states are better near a reading; far
+from any, where nothing is left of them, loadings that were fitted without them are.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _refit(Y: Array, J: Array, post: Posterior, fit: Fit) -> Fit:
     # p_i regresses y - u on q, both uncertain together
     squares = (q[:, :, None] * q[:, None, :] + post.cov[:, :k, :k]).reshape(N, -1)
     H = (J @ squares).reshape(m, k, k) + fit.c[:, None, None] * np.eye(k)
-    p = np.linalg.solve(H, target[..., None])[..., 0]
+    p = np.asarray(np.linalg.solve(H, target[..., None])[..., 0], dtype=float)
     x, v = _states(post, Fit(p, fit.c, fit.a, fit.S).rows)
     square = (J * ((Y - x) ** 2 + v)).sum(axis=1) / n
     c = np.maximum(square, LEAST_NOISE * (Y**2).sum(axis=1) / n + 1e-12)
@@ -168,7 +169,7 @@ def _refit(Y: Array, J: Array, post: Posterior, fit: Fit) -> Fit:
 
 
 def _further(old: Fit, new: Fit, factor: float) -> Fit:
-    """Go ``factor`` times as far as a step went, noise on the log scale; not where S would suffer."""
+    """Go ``factor`` times as far as a step went, noise on the log scale; not if S suffers."""
     c = new.c * np.clip((new.c / old.c) ** (factor - 1), 0.25, 4.0)
     a = np.clip(old.a + factor * (new.a - old.a), 0.0, MOST_MEMORY)
     S = old.S + factor * (new.S - old.S)
@@ -184,7 +185,7 @@ def _states(post: Posterior, L: Array) -> tuple[Array, Array]:
 
 
 def _curve(Y: Array, J: Mask, post: Posterior, fit: Fit) -> Curve:
-    """Leave-one-out values: ``h = v / c``, ``x_loo = x - h (y - x) / (1 - h)``, exact for fixed p."""
+    """Leave-one-out: ``h = v / c``, ``x_loo = x - h (y - x) / (1 - h)``, exact for fixed p."""
     L = fit.rows
     x, v = _states(post, L)
     h = np.where(J, np.minimum(v / fit.c[:, None], 0.999), 0.0)

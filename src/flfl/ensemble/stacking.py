@@ -2,8 +2,8 @@
 
 A convex mix of the candidates is fitted for each class of distance to the nearest observation.
 An owner's weights are shrunk towards published defaults, a sensor's towards its owner's: they
-deviate as far as their own hold-out says so clearly. Last, values move to multiples of the reading's
-resolution where that lowers the error.
+deviate as far as their own hold-out says so clearly. Last, values move to multiples of the
+reading's resolution where that lowers the error.
 """
 
 from __future__ import annotations
@@ -21,10 +21,26 @@ Index = NDArray[np.intp]
 BINS = len(EDGES) + 1
 STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 """Resolutions to look for in a sensor's readings."""
-_NEAR = {"pchip": 0.1, "kriged": 0.1, "site": 0.1, "factors": 0.05, "shared": 0.4,
-         "shared+pchip": 0.4, "factors+site": 0.2, "site+pchip": 0.05, "boosted": 0.8}  # fmt: skip
-_FAR = {"kriged": 0.05, "site": 0.1, "factors": 0.5, "shared": 0.3, "shared+pchip": 0.06,
-        "factors+site": 0.1, "boosted": 0.4}  # fmt: skip
+_NEAR = {
+    "pchip": 0.1,
+    "kriged": 0.1,
+    "site": 0.1,
+    "factors": 0.05,
+    "shared": 0.4,
+    "shared+pchip": 0.4,
+    "factors+site": 0.2,
+    "site+pchip": 0.05,
+    "boosted": 0.8,
+}
+_FAR = {
+    "kriged": 0.05,
+    "site": 0.1,
+    "factors": 0.5,
+    "shared": 0.3,
+    "shared+pchip": 0.06,
+    "factors+site": 0.1,
+    "boosted": 0.4,
+}
 """Relative weights next to a reading and far from any."""
 POWER, SHRINK = 3.0, 0.25
 """How much less a candidate weighs for its mean squared error, and how far a class of distance

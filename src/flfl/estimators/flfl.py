@@ -53,8 +53,8 @@ class FLFL(BaseRecoverer):
     rank : factors at the most
     rounds : of the shared fit
     pilot : release a tenth of the slots first, to learn how little noise is enough
-    transformation, season : None lets the sites vote. ``transformation`` is ``"none"``, ``"sqrt"`` or
-        ``"log1p"``; ``season`` a number of slots, 0 for none
+    transformation, season : None lets the sites vote. ``transformation`` is ``"none"``,
+        ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0 for none
     sharing : ``"network"``; ``"nothing"``: each owner by itself; ``"everything"``: one owner who
         holds all sensors
     coverage : of the prediction intervals
@@ -167,7 +167,8 @@ class FLFL(BaseRecoverer):
         """
         self._warm = warm_start
         self._table, self._given = X, (sensors, sites)
-        vars(self).pop("remembered_", None)  # of an earlier fit
+        if hasattr(self, "remembered_"):
+            del self.remembered_  # of an earlier fit
         return super().fit(X, y, sensors=sensors, sites=sites)
 
     def partial_fit(
@@ -206,9 +207,11 @@ class FLFL(BaseRecoverer):
         """
         check_is_fitted(self, "remembered_")
         newcomer = _NewSensors(
-            self.remembered_, effort=self.effort, coverage=self.coverage,
+            self.remembered_,
+            effort=self.effort,
+            coverage=self.coverage,
             random_state=self.random_state,
-        )  # fmt: skip
+        )
         return newcomer.fit(X, sensors=sensors, sites=sites).transform(X)
 
     def plan(self, box: Box | None = None, period: int = 0) -> Plan:
@@ -271,7 +274,8 @@ class FLFL(BaseRecoverer):
 
     def _alone(self, plan: Plan, tables: list[Table], Y: Array) -> Array:
         """Each owner by itself: its own vote, nothing released."""
-        self.n_rounds_, self.settings_ = 0, {}
+        self.n_rounds_ = 0
+        self.settings_: dict[str, Any] = {}
         results = []
         for table in tables:
             owner = Owner(table, Copier(bytes(32), CopyStore()), AddedError())
@@ -291,9 +295,7 @@ class FLFL(BaseRecoverer):
                 remedy="Give a table that goes on after the earlier one",
             )
         self.secure_ = self._is_secure(len(names))
-        sums, hiding, signers = (None, {}, {})
-        if self.secure_:
-            sums, hiding, signers = inprocess.secure(names)
+        sums, hiding, signers = inprocess.secure(names) if self.secure_ else (None, {}, {})
         clients = []
         for table in tables:
             store = CopyStore() if warm is None else warm.store(table.name)
@@ -301,9 +303,12 @@ class FLFL(BaseRecoverer):
             owner = Owner(table, copier, self._setting())
             clients.append(Client(owner, plan, signers.get(table.name)))
         run = Coordination(
-            plan, tables[0].positions, self.ledger_, None if warm is None else warm.network,
+            plan,
+            tables[0].positions,
+            self.ledger_,
+            None if warm is None else warm.network,
             self.progress,
-        )  # fmt: skip
+        )
         sites = [
             Site(c.owner.table.name, c, PROTOCOL, hiding.get(c.owner.table.name)) for c in clients
         ]
@@ -315,8 +320,10 @@ class FLFL(BaseRecoverer):
         assert network is not None
         self.network_ = network
         self.settings_ = {
-            "transform": network.transform, "season": network.season, "rank": network.P.shape[1],
-        }  # fmt: skip
+            "transform": network.transform,
+            "season": network.season,
+            "rank": network.P.shape[1],
+        }
         self.n_rounds_ = self.ledger_.rounds
         return clients
 
@@ -337,9 +344,11 @@ class FLFL(BaseRecoverer):
             store = client.owner.store
             rows = [store.read(sensor, table.instants) for sensor in table.ids]
             kept[table.name] = Kept(
-                tuple(table.ids), table.instants,
-                np.array([c for c, _ in rows]), np.array([s for _, s in rows]),
-            )  # fmt: skip
+                tuple(table.ids),
+                table.instants,
+                np.array([c for c, _ in rows]),
+                np.array([s for _, s in rows]),
+            )
         self.remembered_ = Remembered(self.network_, kept, step)
 
     def _is_secure(self, n_sites: int) -> bool:
@@ -410,9 +419,15 @@ class _Part:
     def table(self, Y: Array, name: str) -> Table:
         at = self.partition.members(name)
         return Table(
-            name, [self.sensors.ids[i] for i in at], Y[at], ~np.isnan(Y[at]),
-            None if self.plane is None else self.plane[at], self.positions, self.instants, self.step,
-        )  # fmt: skip
+            name,
+            [self.sensors.ids[i] for i in at],
+            Y[at],
+            ~np.isnan(Y[at]),
+            None if self.plane is None else self.plane[at],
+            self.positions,
+            self.instants,
+            self.step,
+        )
 
 
 def _noise(client: Client) -> Array:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,8 +136,8 @@ def load_model(path: str | Path) -> Remembered:
         ) from None
 
 
-def _rebuild(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Remembered:
-    given = dict(header["plan"])  # type: ignore[call-overload]
+def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Remembered:
+    given = dict(header["plan"])
     if given["box"] is not None:
         given["box"] = tuple(tuple(corner) for corner in given["box"])
     network = network_from_arrays(
@@ -150,6 +150,6 @@ def _rebuild(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> 
             arrays[f"site{number}.copies"],
             arrays[f"site{number}.sigmas"],
         )
-        for number, (name, ids) in enumerate(header["sites"])  # type: ignore[arg-type, var-annotated]
+        for number, (name, ids) in enumerate(header["sites"])
     }
-    return Remembered(network, sites, int(header["step"]))  # type: ignore[call-overload]
+    return Remembered(network, sites, int(header["step"]))

@@ -1,7 +1,7 @@
 """The release and the loadings: what is known of the factors, and how sensors depend on them.
 
-Rows are sensors. ``copy_it = p_i . q_t + e_it`` with ``var e_it = r_i + sigma_it^2``: what the factors
-do not explain, and the added error. The release of a slot is
+Rows are sensors. ``copy_it = p_i . q_t + e_it`` with ``var e_it = r_i + sigma_it^2``: what the
+factors do not explain, and the added error. The release of a slot is
 ``z_t = sum_i J_it w_i phi_i copy_it``, the first ``k_t`` functions ``phi`` of the basis.
 """
 
@@ -106,7 +106,7 @@ def used(made: Design, numbers: Index) -> tuple[Array, Array]:
 
 
 def fit_loadings(
-    Y: Array, J: Array, sigma2: Array, post: Posterior, r: Array, rounds: int = 1
+    Y: Array, J: Array, sigma2: Array, post: Posterior, r: Array
 ) -> tuple[Array, Array]:
     """Loadings and residual variances of some series against the posterior of the factors.
 
@@ -127,7 +127,7 @@ def fit_loadings(
     W = J / (r[:, None] + sigma2)
     squares = (mean[:, :, None] * mean[:, None, :] + post.cov).reshape(N, -1)
     H = (W @ squares).reshape(m, k, k) + np.eye(k)
-    P = np.linalg.solve(H, ((W * Y) @ mean)[..., None])[..., 0]
+    P = np.asarray(np.linalg.solve(H, ((W * Y) @ mean)[..., None])[..., 0], dtype=float)
     spread = np.einsum("ia,tab,ib->it", P, post.cov, P, optimize=True)
     square = W * ((Y - P @ mean.T) ** 2 + spread - sigma2)
     floor = LEAST_NOISE * (J * Y**2).sum(1) / np.maximum(J.sum(1), 1)

@@ -38,8 +38,8 @@ class Dynamics:
 class Posterior:
     """The path given the data: ``mean`` (N, k), ``cov`` (N, k, k), ``cross`` (N - 1, k, k).
 
-    ``cross`` holds the covariances of ``q_t`` and ``q_{t+1}``; ``moments`` (3, k, k) holds ``sum E q_{t+1} q_{t+1}'``, ``sum E q_{t+1} q_t'`` and
-    ``sum E q_t q_t'`` over t = 0..N-2.
+    ``cross`` holds the covariances of ``q_t`` and ``q_{t+1}``; ``moments`` (3, k, k) holds
+    ``sum E q_{t+1} q_{t+1}'``, ``sum E q_{t+1} q_t'`` and ``sum E q_t q_t'`` over t = 0..N-2.
     """
 
     mean: Array
@@ -67,7 +67,7 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
     (array([1.  , 0.5 , 0.25]), array([0.5  , 0.875, 0.969]))
     """
     A, S = dynamics.A, dynamics.S
-    S_inv = _symmetric(np.linalg.inv(S))
+    S_inv = _inverse(S)
     drift = _symmetric(A.T @ S_inv @ A)
     D = information + S_inv
     D[:-1] += drift
@@ -89,46 +89,51 @@ def _solve(D: Array, U: Array, h: Array) -> tuple[Array, Array, Array]:
 
     Returns
     -------
-    x : (n, k); V : (n, k, k) diagonal blocks of the inverse; C : (n - 1, k, k) its blocks (t, t + 1)
+    x : (n, k)
+    V, C : (n, k, k) and (n - 1, k, k), blocks (t, t) and (t, t + 1) of the inverse
     """
     n, k = h.shape
     if n == 1:
-        V = _symmetric(np.linalg.inv(D))
+        V = _inverse(D)
         return _times(V, h), V, np.empty((0, k, k))
-    # Odd slots go. Those at an even end have only a left neighbour; a zero block stands for the right.
-    V_odd = _symmetric(np.linalg.inv(D[1::2]))
+    # Odd slots go. If the last slot is one of them, it has a left neighbour only.
+    V_odd = _inverse(D[1::2])
     left, right = U[::2], U[1::2]
     m, both = len(V_odd), len(right)
-    G_left = V_odd @ _T(left)
+    G_left = V_odd @ _transposed(left)
     G_right = V_odd[:both] @ right
     x_odd = _times(V_odd, h[1::2])
     D_even, h_even = D[::2].copy(), h[::2].copy()
     D_even[:m] -= left @ G_left
     h_even[:m] -= _times(left, x_odd)
-    D_even[1 : both + 1] -= _T(right) @ G_right
-    h_even[1 : both + 1] -= _times(_T(right), x_odd[:both])
+    D_even[1 : both + 1] -= _transposed(right) @ G_right
+    h_even[1 : both + 1] -= _times(_transposed(right), x_odd[:both])
     x_even, V_even, C_even = _solve(D_even, -(left[:both] @ G_right), h_even)
     # Back: x_j = D_j^-1 h_j - G_left x_{j-1} - G_right x_{j+1}, and the same for covariances.
     x, V, C = np.empty_like(h), np.empty_like(D), np.empty((n - 1, k, k))
     x_odd -= _times(G_left, x_even[:m])
     x_odd[:both] -= _times(G_right, x_even[1 : both + 1])
     to_left = -(G_left @ V_even[:m])  # cov(x_j, x_{j-1})
-    to_left[:both] -= G_right @ _T(C_even[:both])
+    to_left[:both] -= G_right @ _transposed(C_even[:both])
     to_right = -(G_left[:both] @ C_even[:both]) - G_right @ V_even[1 : both + 1]
-    V_odd -= to_left @ _T(G_left)
-    V_odd[:both] -= to_right @ _T(G_right)
+    V_odd -= to_left @ _transposed(G_left)
+    V_odd[:both] -= to_right @ _transposed(G_right)
     x[::2], x[1::2] = x_even, x_odd
     V[::2], V[1::2] = V_even, _symmetric(V_odd)
-    C[::2], C[1::2] = _T(to_left), to_right
+    C[::2], C[1::2] = _transposed(to_left), to_right
     return x, V, C
 
 
-def _T(X: Array) -> Array:
+def _transposed(X: Array) -> Array:
     return X.swapaxes(-1, -2)
 
 
 def _symmetric(X: Array) -> Array:
-    return 0.5 * (X + _T(X))
+    return 0.5 * (X + _transposed(X))
+
+
+def _inverse(X: Array) -> Array:
+    return _symmetric(np.asarray(np.linalg.inv(X), dtype=float))
 
 
 def _times(X: Array, x: Array) -> Array:

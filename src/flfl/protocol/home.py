@@ -64,9 +64,15 @@ def finish(
     Y = units.forward(table.raw, table.known)
     shared, guess = _shared(table, network, own, Y)
     home = Home(
-        table.raw, Y, table.known, units, guess,
-        phase(table.positions, effort.period), effort.boost, effort.coverage,
-    )  # fmt: skip
+        table.raw,
+        Y,
+        table.known,
+        units,
+        guess,
+        phase(table.positions, effort.period),
+        effort.boost,
+        effort.coverage,
+    )
     return estimate.recover(home, shared, np.random.default_rng(effort.seed))
 
 

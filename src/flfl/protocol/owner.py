@@ -147,9 +147,12 @@ class Owner:
         """
         t = self.table
         readings = Readings(
-            tuple(t.ids), t.instants, t.raw, t.known,
+            tuple(t.ids),
+            t.instants,
+            t.raw,
+            t.known,
             Pin(trial[0], t.step, int(t.instants[0]) if len(t.instants) else 0, trial[1]),
-        )  # fmt: skip
+        )
         X = np.where(readings.known, readings.transformed, 0.0)
         J = readings.known.astype(float)
         rows = season_rows(t.positions, trial[1])

@@ -12,8 +12,6 @@ from flfl.model.transforms import TRANSFORMS, Transform
 
 Box = tuple[tuple[float, float], tuple[float, float]]
 
-LEAST_SITES = 3
-"""Sites with readings at a slot without which nothing of it is released."""
 COMPONENTS = 64
 """Numbers that a slot releases at the most, however many sensors there are."""
 

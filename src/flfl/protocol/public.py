@@ -19,7 +19,7 @@ from flfl.model import loadings
 from flfl.model.basis import keyed_signs, smooth_basis
 from flfl.model.season import HARMONICS, season_rows
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
-from flfl.protocol.plan import COMPONENTS, LEAST_SITES, Plan
+from flfl.protocol.plan import COMPONENTS, Plan
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -214,10 +214,23 @@ def found(
     speaks = variance > 0
     scale = float(np.sqrt(variance[speaks].mean())) if speaks.any() else 1.0
     empty = Network(
-        plan, names, np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 4), np.int64),
-        np.empty((0, 2)), np.empty(0), scale, trial[0], trial[1], positions, np.empty(0, np.int64), (),
-        np.empty((0, 0)), np.empty(0), first_dynamics(1, 1.0),
-    )  # fmt: skip
+        plan,
+        names,
+        np.empty(0, np.int64),
+        np.empty(0, np.int64),
+        np.empty((0, 4), np.int64),
+        np.empty((0, 2)),
+        np.empty(0),
+        scale,
+        trial[0],
+        trial[1],
+        positions,
+        np.empty(0, np.int64),
+        (),
+        np.empty((0, 0)),
+        np.empty(0),
+        first_dynamics(1, 1.0),
+    )
     network = extend(empty, facts)
     return restart(network) if M else network
 
@@ -382,7 +395,7 @@ def _infer(information: Array, vector: Array, dynamics: Dynamics) -> tuple[Poste
 
 
 def fit_quality(network: Network, post: Posterior) -> tuple[Array, float]:
-    """How well the release fits the model: chi^2 of each slot over its numbers (N,), and the median.
+    """How well the release fits: chi^2 of each slot over its numbers (N,), and the median.
 
     The residual ``z - F m`` has the covariance ``R - F V F'`` given all the data. Slots without
     numbers have 1.

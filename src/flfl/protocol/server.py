@@ -22,7 +22,7 @@ from flfl.federation.coordinator import Ask, Program, Replies
 from flfl.federation.ledger import Ledger
 from flfl.model.state_space import Dynamics
 from flfl.protocol import public
-from flfl.protocol.plan import LEAST_SITES, Plan
+from flfl.protocol.plan import Plan
 from flfl.protocol.public import Facts, Network
 from flfl.protocol.schema import (
     FACT_FIELDS,
@@ -42,9 +42,6 @@ Verify = Callable[[str, bytes, bytes], None]
 PILOT_ROUNDS = 4
 LATER_ROUNDS = 1
 """Rounds when slots are added to a finished run."""
-PILOT_READINGS = 60
-"""Readings that a sensor has in the pilot on average; a table with fewer has none."""
-LONGEST_PILOT = 0.25
 FEWEST_SLOTS = 400
 """Slots below which a pilot is not worth its exchanges."""
 
@@ -295,8 +292,3 @@ def tally(trials: Sequence[tuple[str, int]], votes: list[tuple[int, bool]]) -> i
     best = max(transforms, key=lambda name: for_transform[name])
     season = max(seasons, key=lambda length: for_season[length])
     return trials.index((best, season))
-
-
-def enough_sites(n_sites: int) -> bool:
-    """Whether the sums hide their terms from the coordinator."""
-    return n_sites >= LEAST_SITES

@@ -87,10 +87,23 @@ def _read(arrays: Arrays, plan: Plan) -> Network:
     n_slots = sum(int(length) for length in head["lengths"])
     plan = plan if head["map"] else replace(plan, box=None)
     return Network(
-        plan, tuple(head["names"]), site, order, sensors, places, error, float(head["scale"]),
-        str(head["transform"]), int(head["season"]), np.arange(n_slots, dtype=float), units,
-        tuple(stretches), P, r, dynamics,
-    )  # fmt: skip
+        plan,
+        tuple(head["names"]),
+        site,
+        order,
+        sensors,
+        places,
+        error,
+        float(head["scale"]),
+        str(head["transform"]),
+        int(head["season"]),
+        np.arange(n_slots, dtype=float),
+        units,
+        tuple(stretches),
+        P,
+        r,
+        dynamics,
+    )
 
 
 def _sound(network: Network) -> bool:

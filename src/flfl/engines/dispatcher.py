@@ -84,7 +84,7 @@ class _Asked:
     missed: int = 0
 
 
-class Conduct:
+class Dispatcher:
     """One run.
 
     Parameters

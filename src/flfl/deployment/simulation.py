@@ -1,4 +1,5 @@
-"""A whole network in one folder, for trying out: one table shared out among owners.
+"""A whole network on one machine, for trying out: one table shared out among owners, and the run of
+such a network in one process.
 
 In earnest every owner has its own readings on its own machine, and nobody has this table.
 """
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,28 @@ from flfl.data.grid import MEAN_MONTH
 from flfl.data.sensors import Sensors
 from flfl.data.table import Table
 from flfl.data.write import write_sensors
+from flfl.deployment import home
+from flfl.deployment.config import CoordinatorConfig, SiteConfig, read_config
+from flfl.deployment.coordinator import plan_of
+from flfl.deployment.grid import TimeGrid
 from flfl.deployment.keys import ROSTER, make_authority, make_site, write_roster
+from flfl.deployment.place import place_of
 from flfl.deployment.sources import save_text
+from flfl.deployment.tables import snapshot, write_tables
+from flfl.engines import inprocess
 from flfl.errors import InputError
+from flfl.federation.coordinator import Coordinator
+from flfl.federation.ledger import Ledger
+from flfl.federation.site import Site
 from flfl.model.graph import find_regions
 from flfl.privacy.secure_sum import LEAST_SITES
+from flfl.protocol.client import Client
+from flfl.protocol.copier import Copier
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import Owner
+from flfl.protocol.public import Network
+from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.server import Coordination
 
 COORDINATOR_FILE = "coordinator.toml"
 _SENSORS = "_sensors.csv"
@@ -34,6 +53,7 @@ def share_out(
     sensors: Sensors,
     n_sites: int,
     run: Mapping[str, str | float] | None = None,
+    effort: str = "full",
 ) -> tuple[str, ...]:
     """Write keys, settings and readings of a network of ``n_sites`` owners; returns their names.
 
@@ -41,7 +61,7 @@ def share_out(
 
     Parameters
     ----------
-    run : settings of the coordinator's ``[run]``
+    run : settings of the coordinator's ``[run]``; effort : of each site
 
     Raises
     ------
@@ -51,7 +71,7 @@ def share_out(
     owners = _owners(table, sensors, n_sites)
     names = tuple(sorted(set(owners)))
     keys = folder / "keys"
-    make_authority(keys, "trial")
+    make_authority(keys, "simulation")
     for name in names:
         make_site(keys, name)
     write_roster(keys, names)
@@ -60,7 +80,7 @@ def share_out(
     for name in names:
         mine = [owner == name for owner in owners]
         table.values.loc[:, mine].to_csv(folder / f"{name}.csv", index_label="time")
-        _save(folder / f"{name}.toml", _site(name, placed))
+        _save(folder / f"{name}.toml", _site(name, placed, effort))
     # Last: whoever finds it finds the rest.
     _save(folder / COORDINATOR_FILE, _coordinator(table, placed, run or {}))
     return names
@@ -69,6 +89,45 @@ def share_out(
 def site_files(folder: Path) -> list[Path]:
     """The settings of the sites in such a folder, sorted."""
     return sorted(path for path in folder.glob("*.toml") if path.name != COORDINATOR_FILE)
+
+
+def in_one_process(
+    coordinator: Path, sites: Sequence[Path], folder: Path
+) -> tuple[Network, Ledger]:
+    """Carry a network's run in this process, and write each owner's files into ``folder``.
+
+    The sites' own secrets give the same copies, so that the results equal those of separate
+    processes to the last bit. Their stores of copies are not touched.
+
+    Parameters
+    ----------
+    coordinator, sites : the parties' settings
+    """
+    settings = read_config(coordinator, CoordinatorConfig)
+    given = settings.grid
+    grid, place = TimeGrid(given.start, given.step, given.slots), place_of(settings.map)
+    plan = plan_of(settings.run, grid, place, str(coordinator))
+    configs = sorted((read_config(path, SiteConfig) for path in sites), key=lambda c: c.name)
+    names = [config.name for config in configs]
+    sums, hiding, signers = inprocess.secure(names) if settings.run.secure else (None, {}, {})
+    taken = {config.name: snapshot(config.readings, grid) for config in configs}
+    clients, ledger = {}, Ledger()
+    for config in configs:
+        name, secret = config.name, home.own_secret(config.state / home.SECRET)
+        own = home.table_of(taken[name], name, grid, place.geography, place.centre)
+        owner = Owner(own, Copier(secret, CopyStore()), home.floor_of(config))
+        clients[name] = Client(owner, plan, signers.get(name))
+    run = Coordination(plan, grid.positions(), ledger)
+    parties = [Site(name, own, PROTOCOL, hiding.get(name)) for name, own in clients.items()]
+    inprocess.run(Coordinator(run.program(), PROTOCOL, names, {}, security=sums), parties, ledger)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for config in configs:
+        effort = home.effort_of(config.out, grid, home.own_secret(config.state / home.SECRET))
+        out = replace(config.out, file=folder / config.out.file.name, flags=None)
+        result = home.finish(clients[config.name], effort)
+        write_tables(out, taken[config.name], grid, result)
+    assert run.network is not None
+    return run.network, ledger
 
 
 def _owners(table: Table, sensors: Sensors, n_sites: int) -> list[str]:
@@ -107,7 +166,7 @@ def _coordinator(table: Table, placed: bool, run: Mapping[str, str | float]) -> 
     lines = [f"{name} = {_toml(value)}" for name, value in run.items()]
     return "\n".join(
         [
-            'network = "trial"', 'state = "coordinator-state"',
+            'network = "simulation"', 'state = "coordinator-state"',
             "[sites]", f'roster = "keys/{ROSTER}"',
             "[grid]", f'start = "{start}"', f'step = "{step}"', f"slots = {slots}",
             *(["[map]", f'sensors = "{_SENSORS}"'] if placed else []),
@@ -116,14 +175,15 @@ def _coordinator(table: Table, placed: bool, run: Mapping[str, str | float]) -> 
     )  # fmt: skip
 
 
-def _site(name: str, placed: bool) -> str:
+def _site(name: str, placed: bool, effort: str) -> str:
     return "\n".join(
         [
-            'network = "trial"', f'name = "{name}"', f'state = "{name}-state"',
+            'network = "simulation"', f'name = "{name}"', f'state = "{name}-state"',
             f'identity = "keys/{name}.identity"', f'roster = "keys/{ROSTER}"',
             "[readings]", f'file = "{name}.csv"', 'layout = "wide"',
             *([f'sensors = "{_SENSORS}"'] if placed else []),
-            "[out]", f'file = "{name}-filled.csv"', f'flags = "{name}-flags.csv"', "",
+            "[out]", f'file = "{name}-filled.csv"', f'flags = "{name}-flags.csv"',
+            f'effort = "{effort}"', "",
         ]
     )  # fmt: skip
 

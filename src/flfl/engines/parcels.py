@@ -1,11 +1,11 @@
-"""Letters: all that one party has to say to another at once, and how a site signs its own.
+"""Parcels: all that one party has to say to another at once, and how a site signs its own.
 
 Where a site can only reply, and every exchange is dear, messages travel together::
 
     coordinator -> site    network, nonce | announcement, shared part, question
     site -> coordinator    site, status, signature | answer, word that the result is written
 
-A site is known by the key that the roster lists. Its replies are signed with it, over the letter's
+A site is known by the key that the roster lists. Its replies are signed with it, over the parcel's
 nonce and all that the reply says: whoever carries a reply can neither change it nor give one for
 another site, and an old one is worth nothing.
 """
@@ -20,26 +20,24 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as Interface
 
-from flfl.engines.link import LARGEST_MESSAGE, Heard, Message
-from flfl.errors import FLFLError
+from flfl.engines.link import AT_HOME, LARGEST_MESSAGE, Heard, Message
+from flfl.errors import FLFLError, InputError
 from flfl.privacy.secure_sum import Identity, Roster, SecureSumError
 from flfl.privacy.secure_sum.kdf import digest
 
 _NONCE = 16
 _MOST_MESSAGES = 8
-"""In one letter: an announcement, a shared part, a question or an answer, few words beside."""
+"""In one parcel: an announcement, a shared part, a question or an answer, few words beside."""
 LARGEST_HEAD = 2**18
-LARGEST_LETTER = 2 * LARGEST_MESSAGE
-AT_HOME = "it cannot answer; its own log says why"
-"""What others are told of an error at a site: the error itself may quote a reading or a path."""
+LARGEST_PARCEL = 2 * LARGEST_MESSAGE
 
 
-class LetterError(FLFLError):
-    """A letter that is dropped, with the reason."""
+class ParcelError(FLFLError):
+    """A parcel that is dropped, with the reason."""
 
 
 @dataclass(frozen=True)
-class Letter:
+class Parcel:
     """Messages that travel together, under a few words."""
 
     header: Mapping[str, str]
@@ -55,30 +53,30 @@ class Letter:
         return [message.data for message in self.messages]
 
 
-def read_letter(head: str, parts: Sequence[bytes]) -> Letter:
-    """The letter back.
+def read_parcel(head: str, parts: Sequence[bytes]) -> Parcel:
+    """The parcel back.
 
     Raises
     ------
-    LetterError
+    ParcelError
         For anything that is not one.
 
     Examples
     --------
-    >>> letter = Letter({"site": "north"}, (Message("answer", "run", {"re": "x"}, b"123"),))
-    >>> read_letter(letter.head(), letter.parts()) == letter
+    >>> parcel = Parcel({"site": "north"}, (Message("answer", "run", {"re": "x"}, b"123"),))
+    >>> read_parcel(parcel.head(), parcel.parts()) == parcel
     True
     """
     if len(head) > LARGEST_HEAD:
-        raise LetterError("the head of a letter is too long")
+        raise ParcelError("the head of a parcel is too long")
     try:
         header, rows = json.loads(head)
         messages = [_message(row, part) for row, part in zip(rows, parts, strict=True)]
         if len(messages) > _MOST_MESSAGES or not _texts(header):
-            raise LetterError("this is no letter")
+            raise ParcelError("this is no parcel")
     except (ValueError, TypeError, RecursionError):
-        raise LetterError("this is no letter") from None
-    return Letter(header, tuple(messages))
+        raise ParcelError("this is no parcel") from None
+    return Parcel(header, tuple(messages))
 
 
 def _texts(header: Any) -> bool:
@@ -88,28 +86,28 @@ def _texts(header: Any) -> bool:
 def _message(row: Any, data: bytes) -> Message:
     kind, run, about, size = row
     if (type(kind), type(run), type(about), type(size)) != (str, str, dict, int):
-        raise LetterError("a message must have kind, run, facts and size")
+        raise ParcelError("a message must have kind, run, facts and size")
     if not all(type(value) in (str, int) for value in about.values()):
-        raise LetterError("a message's facts must be texts and whole numbers")
+        raise ParcelError("a message's facts must be texts and whole numbers")
     if size != len(data) or size > LARGEST_MESSAGE:
-        raise LetterError(f"a message of {len(data)} bytes")
+        raise ParcelError(f"a message of {len(data)} bytes")
     return Message(kind, run, about, data)
 
 
-def question(network: str, messages: Iterable[Message]) -> Letter:
-    """A letter to a site, with a nonce that no other letter has."""
-    return Letter({"network": network, "nonce": os.urandom(_NONCE).hex()}, tuple(messages))
+def question(network: str, messages: Iterable[Message]) -> Parcel:
+    """A parcel to a site, with a nonce that no other parcel has."""
+    return Parcel({"network": network, "nonce": os.urandom(_NONCE).hex()}, tuple(messages))
 
 
-def _said(asked: Letter, reply: Letter) -> bytes:
-    """All that a reply says, to which letter."""
+def _said(asked: Parcel, reply: Parcel) -> bytes:
+    """All that a reply says, to which parcel."""
     header = {name: text for name, text in reply.header.items() if name != "signature"}
     words = [asked.header.get("network", ""), asked.header.get("nonce", "")]
-    return digest("reply", *words, Letter(header, reply.messages).head(), *reply.parts())
+    return digest("reply", *words, Parcel(header, reply.messages).head(), *reply.parts())
 
 
 class ReplyLink:
-    """A site's link while it reads one letter: what it says goes into the reply."""
+    """A site's link while it reads one parcel: what it says goes into the reply."""
 
     connected = True
 
@@ -119,7 +117,7 @@ class ReplyLink:
         self.dropped: Counter[str] = Counter()
 
     def next(self, seconds: float) -> Heard | None:
-        """Nothing comes but the letter."""
+        """Nothing comes but the parcel."""
         return None
 
     def reply(self, message: Message) -> bool:
@@ -133,66 +131,74 @@ class ReplyLink:
         self.status.update(status)
 
     def close(self) -> None:
-        """The letter is answered."""
+        """The parcel is answered."""
 
 
-class Attending(Interface):
-    """A site as a letter finds it."""
+class Answering(Interface):
+    """A site as a parcel finds it."""
 
     name: str
     network: str
-    identity: Identity
+    identity: Identity | None
 
-    def attend(self, come: Iterable[Heard], link: ReplyLink) -> None:
+    def handle(self, come: Iterable[Heard], link: ReplyLink) -> None:
         """Take what has come, and answer on the link."""
 
 
-def answer(site: Attending, asked: Letter) -> Letter:
+def answer(site: Answering, asked: Parcel) -> Parcel:
     """A site's signed reply.
 
     Raises
     ------
-    LetterError
-        For a letter of another network.
+    ParcelError
+        For a parcel of another network.
+    InputError
+        For a site without an identity.
     """
+    if site.identity is None:
+        raise InputError(
+            "under Flower a site is known by its identity",
+            where=site.name,
+            remedy="Make one with `flfl keys site`, and give identity and roster",
+        )
     if asked.header.get("network") != site.network:
         network = asked.header.get("network", "")[:80]
-        raise LetterError(f"a letter of network {network!r} came to {site.network!r}")
+        raise ParcelError(f"a parcel of network {network!r} came to {site.network!r}")
     link = ReplyLink()
-    site.attend([_heard(site.name, message) for message in asked.messages], link)
+    site.handle([_heard(site.name, message) for message in asked.messages], link)
     header = {"site": site.name, "status": json.dumps(link.status)}
-    said = _said(asked, reply := Letter(header, tuple(link.replies)))
-    return Letter({**header, "signature": site.identity.sign(said).hex()}, reply.messages)
+    said = _said(asked, reply := Parcel(header, tuple(link.replies)))
+    return Parcel({**header, "signature": site.identity.sign(said).hex()}, reply.messages)
 
 
-def unable() -> Letter:
+def unable() -> Parcel:
     """The reply of a site that cannot even sign."""
-    return Letter({"problem": AT_HOME})
+    return Parcel({"problem": AT_HOME})
 
 
 def _heard(name: str, message: Message) -> Heard:
     return Heard("to" if message.kind in ("question", "aside") else "all", name, message)
 
 
-def check_reply(asked: Letter, reply: Letter, roster: Roster) -> tuple[str, dict[str, Any]]:
+def check_reply(asked: Parcel, reply: Parcel, roster: Roster) -> tuple[str, dict[str, Any]]:
     """Who replied, and the status that goes with it.
 
     Raises
     ------
-    LetterError
-        For a reply that no site of the roster has signed for this letter, or that tells of trouble.
+    ParcelError
+        For a reply that no site of the roster has signed for this parcel, or that tells of trouble.
     """
     if problem := reply.header.get("problem"):
-        raise LetterError(problem[:500])
+        raise ParcelError(problem[:500])
     site = reply.header.get("site", "")
     try:
         signature = bytes.fromhex(reply.header.get("signature", ""))
         roster.verify(site, signature, _said(asked, reply))
         status = json.loads(reply.header.get("status", "{}"))
     except SecureSumError as error:
-        raise LetterError(str(error)[:500]) from None
+        raise ParcelError(str(error)[:500]) from None
     except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict):
-        raise LetterError("the reply's signature or status makes no sense")
+        raise ParcelError("the reply's signature or status makes no sense")
     return site, status

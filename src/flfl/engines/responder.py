@@ -6,12 +6,28 @@ import time
 from collections.abc import Callable
 from typing import Protocol as Interface
 
-from flfl.engines.link import Message, SiteLink
-from flfl.errors import FLFLError
+from flfl.engines.link import AT_HOME, Message, SiteLink
+from flfl.federation.coordinator import ProtocolError
 from flfl.federation.journal import JournalError
+from flfl.federation.messages import MessageError
+from flfl.privacy.secure_sum import SecureSumError
+from flfl.protocol.client import Refusal
 
+_PUBLIC = (Refusal, ProtocolError, MessageError, SecureSumError)
+"""Errors that follow from messages alone; the text of any other may hold a reading."""
 _TEXT = 500
-"""Letters of a reason that are sent at the most."""
+"""Characters of a reason that are sent at the most."""
+
+
+def told(error: Exception) -> str:
+    """What others are told of an error.
+
+    Examples
+    --------
+    >>> told(ProtocolError("question 3 is old")), told(ValueError("12.5 at station 7"))
+    ('question 3 is old', 'it cannot answer; its own log says why')
+    """
+    return str(error)[:_TEXT] if isinstance(error, _PUBLIC) else AT_HOME
 
 
 class Answering(Interface):
@@ -21,7 +37,7 @@ class Answering(Interface):
         """Answer one question."""
 
 
-class Attendance:
+class Responder:
     """One site in one run.
 
     Parameters
@@ -36,7 +52,7 @@ class Attendance:
         link: SiteLink,
         run: str,
         again: float = 5.0,
-        refused: Callable[[FLFLError], None] | None = None,
+        refused: Callable[[Exception], None] | None = None,
     ) -> None:
         self.link = link
         self._site, self._run, self._again = site, run, again
@@ -87,13 +103,14 @@ class Attendance:
             answer = Message("answer", self._run, {"re": question.id}, self._site.receive(data))
             self._answered = answer
             self.answers += 1
-        except JournalError:
-            # Not a refusal: the answer could not be written down, so it has not been given.
-            raise
-        except FLFLError as error:
-            why = str(error)[:_TEXT]
-            answer = Message("refused", self._run, {"re": question.id, "why": why})
-            self._send(answer)
+        except Exception as error:
+            cause = error.__cause__ or error
+            if isinstance(cause, JournalError) or getattr(cause, "code", "") == "store damaged":
+                # Not a refusal: the disk is full, say, so the answer has not been given.
+                raise cause from None
+            # Whatever a question makes go wrong, it ends neither the process nor says why.
+            refusal = Message("refused", self._run, {"re": question.id, "why": told(error)})
+            self._send(refusal)
             self._refused(error)
             return
         self._send(answer)
@@ -113,5 +130,5 @@ class Attendance:
         self.link.reply(answer)
 
 
-def _ignore(error: FLFLError) -> None:
+def _ignore(error: Exception) -> None:
     """The coordinator has been told."""

@@ -6,10 +6,10 @@ import threading
 import uuid
 from collections.abc import Sequence
 
-from flfl.engines.attend import Attendance
-from flfl.engines.conduct import Conduct, Patience, RefusedBySiteError, Tap
+from flfl.engines.dispatcher import Dispatcher, Patience, RefusedBySiteError, Tap
 from flfl.engines.link import COORDINATOR
 from flfl.engines.mqtt.link import Broker, Link
+from flfl.engines.responder import Responder
 from flfl.errors import FLFLError
 from flfl.federation.coordinator import Coordinator
 from flfl.federation.ledger import Ledger
@@ -35,18 +35,18 @@ def run(
     errors: list[Exception] = []
     refusal: RefusedBySiteError | None = None
 
-    def attend(site: Site, link: Link) -> None:
-        def refused(error: FLFLError) -> None:
+    def respond(site: Site, link: Link) -> None:
+        def refused(error: Exception) -> None:
             errors.append(error)
             ended.set()
 
-        attendance = Attendance(site, link, name, again=1.0, refused=refused)
+        responder = Responder(site, link, name, again=1.0, refused=refused)
         try:
             while not ended.is_set():
                 heard = link.next(0.1)
                 if heard is not None and heard.message is not None:
-                    attendance.take(heard.branch, heard.message)
-                attendance.tick()
+                    responder.take(heard.branch, heard.message)
+                responder.tick()
         except Exception as error:
             errors.append(error)
             ended.set()
@@ -54,7 +54,7 @@ def run(
     links = [Link(broker, network, site.name) for site in sites]
     centre = Link(broker, network, COORDINATOR)
     threads = [
-        threading.Thread(target=attend, args=pair, daemon=True)
+        threading.Thread(target=respond, args=pair, daemon=True)
         for pair in zip(sites, links, strict=True)
     ]
     try:
@@ -63,13 +63,13 @@ def run(
                 raise FLFLError(f"no connection to the broker: {link.problem}")
         for thread in threads:
             thread.start()
-        conduct = Conduct(coordinator, centre, name, ledger, patience, tap)
-        conduct.begin()
+        dispatcher = Dispatcher(coordinator, centre, name, ledger, patience, tap)
+        dispatcher.begin()
         while not coordinator.done and not ended.is_set():
-            heard = centre.next(min(conduct.check(), 0.1))
+            heard = centre.next(min(dispatcher.check(), 0.1))
             if heard is not None and not ended.is_set():
-                conduct.take(heard)
-        conduct.end()
+                dispatcher.take(heard)
+        dispatcher.end()
     except RefusedBySiteError as error:
         # The site's own error, which tells more, may not be there yet.
         refusal = error
