@@ -145,7 +145,7 @@ def test_what_a_reading_does_to_the_curve_beside_it_is_taken_back(site):
         curve, plain = curves(Y, J, shared)
         both = curve, Curve(curve.mean, curve.loo, curve.loo_var, 0 * curve.fall)
         for one in both:
-            made = local.candidates(Y, J, one, plain, DYNAMICS)
+            made = local.candidates(Y, J, one, plain, (DYNAMICS, DYNAMICS))
             seen.append([*made.near_residual.value[:, 0, 140], *made.slopes[:, 0, 140]])
     told, untold = (np.abs(np.subtract(seen[n + 2], seen[n])).max() for n in (0, 1))
     # Without knowing how the pull falls off, trees would read the reading from its neighbours.

@@ -104,6 +104,59 @@ def test_with_clean_readings_instead_of_the_own_copies(seed):
     np.testing.assert_allclose(post.mean.ravel(), mean, atol=1e-6)
 
 
+def dense_curves(dynamics, J, P, phi, w, noise, numbers):
+    """Every sensor's curve as a linear function of all copies: (M, N, M, N)."""
+    (M, N), k = J.shape, P.shape[1]
+    H, R = dense_release(dynamics, J, P, phi, w, noise, numbers)
+    cov = path_covariance(dynamics, N)
+    gain = np.linalg.solve(H @ cov @ H.T + R, H @ cov).T.reshape(N, k, -1)
+    slots = np.repeat(np.arange(N), numbers)
+    function = np.concatenate([np.arange(n) for n in numbers])
+    sums = np.zeros((len(H), M, N))
+    sums[np.arange(len(H)), :, slots] = ((phi * w[:, None])[:, function] * J[:, slots]).T
+    return np.einsum("ia,tan,njs->itjs", P, gain, sums)
+
+
+def mean_square(a, dynamics, P, noise):
+    """Of the linear function a (M, N) of the copies, under the model."""
+    cov = path_covariance(dynamics, a.shape[1]).reshape(a.shape[1], P.shape[1], a.shape[1], -1)
+    path = np.einsum("it,ia->ta", a, P)
+    return np.einsum("ta,tasb,sb->", path, cov, path) + (a**2 * noise).sum()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.booleans())
+def test_what_is_left_open_of_a_copy_is_never_less_than_without_it(seed, as_many_as_readings):
+    """Beside the posterior that is computed anew with one copy out of z, F and R."""
+    M = 6
+    path = released_path(seed, M=M, N=10, K=M if as_many_as_readings else 3)
+    dynamics, J, P, phi, w, noise, numbers, copies = path
+    if as_many_as_readings:
+        phi, numbers = np.linalg.qr(phi)[0], J.sum(axis=0)
+    z, made = loadings.released(copies, w, phi, numbers), loadings.design(P, noise, w, phi)
+    post = smooth(*loadings.information(made, z, numbers), dynamics)
+    left = loadings.unforeseen(copies, P, noise, (w, phi), made, numbers, post)
+
+    curves = dense_curves(dynamics, J, P, phi, w, noise, numbers)
+    h = np.einsum("itit->it", curves)
+    error = copies - np.einsum("itjs,js->it", curves, copies)
+    square = np.where(J, error / (1 - np.clip(h, 0, 0.95)), 0.0) ** 2
+    np.testing.assert_allclose(left, square.sum(axis=1) / np.maximum(J.sum(axis=1), 1), rtol=1e-4)
+
+    for i, t in np.argwhere(J & (np.abs(h - 1) > 0.05))[::5]:
+        there, itself = J.copy(), np.zeros(J.shape)
+        there[i, t], itself[i, t] = False, 1.0
+        fewer = np.minimum(numbers, there.sum(axis=0))
+        exact = dense_curves(dynamics, there, P, phi, w, noise * there, fewer)[i, t]
+        forecast = (itself - curves[i, t]) / (1 - h[i, t])
+        assert abs(forecast[i, t] - 1) < 1e-6  # a function of all others
+        best = mean_square(itself - exact, dynamics, P, noise)
+        got = mean_square(forecast, dynamics, P, noise)
+        assert got >= best * (1 - 1e-6)
+        if as_many_as_readings:
+            np.testing.assert_allclose(forecast, itself - exact, atol=1e-6)
+
+
 def certain(mean):
     """A posterior without doubt."""
     N, k = mean.shape

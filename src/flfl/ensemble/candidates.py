@@ -34,8 +34,9 @@ NAMES = (
 """Candidates in the order of ``Candidates.values``: the sensor's own interpolations, the owner's
 joint model without the network, the network's factors, the same with own states, the factors with
 the owner's joint model of what they leave."""
-LEAVE_ONE_OUT = NAMES[:-1]
-"""All but ``site+pchip``, which sees the reading itself: the boosted one may not use it."""
+LEAVE_ONE_OUT = NAMES[:-2]
+"""Those that do not see the reading itself, which alone the boosted one may use: the last two model
+what is left around it, where the reading has pulled the curve."""
 WITHOUT_NETWORK = (0, 1, 2, 3, 8)
 """Those that use nothing but the owner's own readings."""
 OWN = 3

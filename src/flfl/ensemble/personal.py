@@ -26,6 +26,8 @@ Mask = NDArray[np.bool_]
 STEPS, FACTOR = 5, 3.0
 """Smoothing passes when everything is fitted, and how far each refit overshoots: plain steps of
 expectation maximisation are short."""
+MANY, FEW_STEPS = 4, 3
+"""An owner of fewer sensors refits its loadings without own states only so often, and plainly."""
 LEAST_NOISE = 2e-3
 """Least noise of a sensor, relative to the mean square of its readings."""
 MOST_MEMORY = 0.995
@@ -97,14 +99,16 @@ def first_fit(shared: Shared, own_states: bool = True) -> Fit:
     return Fit(shared.P, (1 - _SLOW) * c, a, np.diag((1 - a**2) * _SLOW * c))
 
 
-def finish(Y: Array, J: Mask, shared: Shared, fit: Fit, steps: int = STEPS) -> tuple[Curve, Fit]:
+def finish(
+    Y: Array, J: Mask, shared: Shared, fit: Fit, steps: int | None = None
+) -> tuple[Curve, Fit]:
     """The owner's curves given the network and its own clean readings.
 
     Parameters
     ----------
     Y, J : (m, N) clean readings in the network's units, and where they are used
     fit : parameters to start from, see :func:`first_fit`
-    steps : smoothing passes; the parameters are refitted between them
+    steps : smoothing passes, None for the usual ones; the parameters are refitted between them
 
     Examples
     --------
@@ -118,12 +122,16 @@ def finish(Y: Array, J: Mask, shared: Shared, fit: Fit, steps: int = STEPS) -> t
     >>> bool(np.abs(finish(Y, J, quiet, first_fit(quiet))[0].mean - Y)[~J].max() < 0.3)
     True
     """
+    # Without a state of its own a lone sensor would slowly pull the factors to itself.
+    few = not len(fit.a) and len(Y) < MANY
+    factor, usual = (1.0, FEW_STEPS) if few else (FACTOR, STEPS)
+    steps = usual if steps is None else steps
     J_ = J.astype(float)
     Y = J_ * Y
     for step in range(steps):
         post = _smooth(Y, J_, shared, fit)
         if step < steps - 1:
-            fit = _further(fit, _refit(Y, J_, post, fit), FACTOR if step else 1.0)
+            fit = _further(fit, _refit(Y, J_, post, fit), factor if step else 1.0)
     return _curve(Y, J, post, fit), fit
 
 

@@ -39,7 +39,7 @@ _FAR = {
     "shared": 0.3,
     "shared+pchip": 0.06,
     "factors+site": 0.1,
-    "boosted": 0.4,
+    "boosted": 0.15,
 }
 """Relative weights next to a reading and far from any."""
 POWER, SHRINK = 3.0, 0.25
@@ -131,8 +131,8 @@ def default_weights(names: Sequence[str]) -> Array:
     Examples
     --------
     >>> default_weights(["site", "shared", "shared+pchip"]).round(2)[[0, -1]]
-    array([[0.15, 0.42, 0.42],
-           [0.12, 0.81, 0.07]])
+    array([[0.11, 0.44, 0.44],
+           [0.22, 0.65, 0.13]])
     """
     at = np.linspace(0.0, 1.0, BINS)[:, None] ** 0.5
     near = np.array([_NEAR.get(name, 0.0) for name in names])

@@ -146,8 +146,13 @@ def unforeseen(
 ) -> Array:
     """Mean square of what the release leaves open of each copy when that copy is taken out (m,).
 
-    A copy moves its own curve by the share ``h_it = p_i' V_t F_t' R_t^-1 w_i phi_i`` of itself, so
-    without it the curve is off by ``(c_it - p_i . m_t) / (1 - h_it)``.
+    A copy moves its own curve by the share ``h_it = p_i' V_t F_t' R_t^-1 w_i phi_i`` of itself,
+    F and R as they are. So ``(c_it - p_i . m_t) / (1 - h_it)`` is the error of a linear forecast
+    from all other copies: the value that, in the place of the copy, would be its own curve.
+
+    That is the exact posterior without the copy (out of z, F and R) where a slot releases as many
+    numbers as it has readings. With fewer numbers the exact one is the better forecast: under the
+    model this mean square is then too large, never too small, as long as no h is within .05 of 1.
 
     Parameters
     ----------
