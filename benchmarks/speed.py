@@ -3,7 +3,7 @@
 Both run in this process, turn by turn; ratios of medians are printed. Processor seconds.
 
     python benchmarks/speed.py           # whole runs
-    python benchmarks/speed.py --core    # the shared fit (8 rounds) and one sensor's personal finish
+    python benchmarks/speed.py --core    # the shared fit (8 rounds), one sensor's personal finish
 """
 
 from __future__ import annotations

@@ -32,11 +32,13 @@ from flfl.deployment.config import (
 )
 from flfl.deployment.coordinator import plan_of
 from flfl.deployment.grid import TimeGrid
-from flfl.deployment.home import floor_of, open_copier
+from flfl.deployment.hold import hold
+from flfl.deployment.home import copies_folder, floor_of, open_copier
 from flfl.deployment.logs import metrics_text
 from flfl.deployment.place import Place
 from flfl.errors import InputError
-from flfl.protocol.copier import AddedError
+from flfl.protocol.copier import AddedError, Readings
+from flfl.protocol.copy_store import Pin
 from flfl.protocol.plan import Plan
 
 SITE = """
@@ -257,6 +259,31 @@ class TestCopies:
         assert (tmp_path / "state" / "secret").read_bytes() == secret
         for path in (tmp_path / "state").iterdir():
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+    def test_an_owner_s_sites_in_two_networks_share_them(self, tmp_path):
+        locks = [hold(tmp_path / name) for name in ("north", "south")]
+        one, other = (open_copier(tmp_path / "copies") for _ in locks)
+        known = np.ones((1, 300), bool)
+        raw = np.random.default_rng(0).standard_normal((1, 300))
+        given = Readings(("a",), 3600 * np.arange(300), raw, known, Pin("none", 3600))
+        first = one.copy(given, np.ones(1), np.ones(1), slice(0, 200))
+        second = other.copy(given, np.full(1, 2.0), np.ones(1))
+        np.testing.assert_array_equal(second.values[:, :200], first.values[:, :200])
+        np.testing.assert_array_equal(one.copy(given, np.ones(1), np.ones(1)).values, second.values)
+        for lock, copier in zip(locks, (one, other), strict=True):
+            lock.close()
+            copier.store.close()
+        open_copier(tmp_path / "copies").store.close()
+
+    def test_a_site_with_copies_does_not_begin_others_elsewhere(self, tmp_path):
+        given = 'network = "n"\nname = "a"\nreadings.file = "r.csv"\nout.file = "o.csv"\n'
+        (tmp_path / "site.toml").write_text(given + 'copies = "shared"\n')
+        config = read_config(tmp_path / "site.toml", SiteConfig)
+        assert copies_folder(config) == tmp_path / "shared"
+        assert copies_folder(replace(config, copies=None)) == tmp_path / "state"
+        open_copier(config.state).store.close()
+        with pytest.raises(InputError, match=r"Move secret, copies.sqlite and copies.id"):
+            copies_folder(config)
 
     @pytest.mark.parametrize("lost", ["secret", "copies.sqlite"])
     def test_a_lost_one_is_not_made_anew(self, tmp_path, lost):

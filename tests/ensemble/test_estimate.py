@@ -1,5 +1,7 @@
 """What an owner makes at home of its readings and the network's factors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,17 +25,10 @@ def home(seed=0, m=3, N=400, noise=0.3, known=0.6):
         np.full((N, 1, 1), 25.0), 25.0 * seen[:, None], dynamics, np.ones((m, 1)), np.full(m, 0.5)
     )
     units = Units("none", np.full((m, N), 5.0), 1.0)
-    Y = np.where(J, truth - 5, 0.0)
-    made = Home(
-        np.where(J, truth, np.nan),
-        Y,
-        J,
-        units,
-        np.zeros_like(Y),
-        phase(np.arange(N), 24),
-        False,
-        0.9,
-    )
+    guess = np.zeros((m, N))
+    held = estimate.draw(J, rng)
+    raw = np.where(J, truth, np.nan)
+    made = Home(raw, J, held, units, units, guess, phase(np.arange(N), 24), False, 0.9)
     return made, shared, truth
 
 
@@ -72,18 +67,14 @@ def test_what_is_held_out_is_judged_without_itself():
     made, shared, _ = home()
     out = recovered(made, shared)
     held = np.isfinite(out.holdout)
+    np.testing.assert_array_equal(held, made.held)
     assert (held <= made.known).all()
     assert held.sum() > 20
     np.testing.assert_array_equal(np.isfinite(out.inside), held)
     i, t = np.argwhere(held)[7]
-    Y = made.Y.copy()
     raw = made.raw.copy()
-    Y[i, t] += 0.5
     raw[i, t] += 0.5
-    changed = Home(
-        raw, Y, made.known, made.units, made.guess, made.phase, made.boost, made.coverage
-    )
-    again = recovered(changed, shared)
+    again = recovered(replace(made, raw=raw), shared)
     assert abs(again.holdout[i, t] - out.holdout[i, t]) < 0.1
 
 
@@ -91,14 +82,13 @@ def test_what_is_held_out_is_judged_without_itself():
 def test_odd_owners_are_no_exception(spoil):
     size = {"few slots": {"N": 14}, "one sensor": {"m": 1}}.get(spoil, {})
     made, shared, _ = home(**size)
-    J, Y, raw = made.known.copy(), made.Y.copy(), made.raw.copy()
+    J, raw = made.known.copy(), made.raw.copy()
     if spoil == "silent":
         J[0] = False
     if spoil == "nothing":
         J[:] = False
     if spoil == "constant":
-        Y[:], raw[:] = 0.0, 5.0
-    odd = Home(raw, np.where(J, Y, 0), J, made.units, made.guess, made.phase, False, 0.9)
-    out = recovered(odd, shared)
+        raw[:] = 5.0
+    out = recovered(replace(made, raw=raw, known=J, held=made.held & J), shared)
     for values in (out.estimate, out.lower, out.upper):
         assert np.isfinite(values).all()

@@ -8,10 +8,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from flfl.ensemble.holdout import (
     EDGES,
     LONGEST,
-    dark_together,
     distance_bin,
     draw_holdout,
     gap_lengths,
+    silent_together,
 )
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=30))
@@ -78,4 +78,4 @@ def test_sites_that_fall_dark_together_are_held_out_together():
 
 def test_chance_does_not_make_a_site_dark():
     J = np.random.default_rng(0).random((4, 5000)) < 0.1
-    assert dark_together(J)[1] < 0.01
+    assert silent_together(J)[1] < 0.01

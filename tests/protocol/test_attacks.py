@@ -230,7 +230,7 @@ def test_a_plan_without_sense_is_no_plan(wish):
         Plan(added_error=wish)
 
 
-def test_a_crafted_pilot_lowers_the_noise_to_a_quarter_at_the_most():
+def test_a_crafted_pilot_lowers_the_noise_to_a_half_at_the_most():
     mine, ratios = whole_table(), []
     s = ladder_up(error_in_time(mine.raw, mine.known))
     for seed in range(12):

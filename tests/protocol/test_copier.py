@@ -1,6 +1,7 @@
 """The copier: one copy a reading, in which no other clean reading has a part."""
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from flfl.errors import InputError
+from flfl.model.season import season_rows
 from flfl.protocol import copier
 from flfl.protocol.copier import (
     AddedError,
     Copier,
     Readings,
+    Scale,
     State,
     error_in_time,
     ladder_up,
@@ -45,6 +48,14 @@ def copied(readings, store=None, slots=slice(None), sigma=1.0, s=1.0):
     m = len(readings.ids)
     make = Copier(SECRET, CopyStore() if store is None else store).copy
     return make(readings, np.full(m, sigma), np.full(m, s), slots)
+
+
+def scale(readings):
+    return Scale.of(readings, season_rows(np.arange(len(readings.instants)), 0))
+
+
+def added(setting, s, readings):
+    return setting.sigma(np.asarray(s), scale(readings), readings.pin.transform)
 
 
 def refused(code, call, *arguments, **options):
@@ -153,38 +164,29 @@ def test_without_added_error_the_limit_still_holds():
     np.testing.assert_allclose(copies.values[:, 200], expected)
 
 
-def test_a_late_reading_is_limited_by_the_nearest_earlier_copy():
-    readings = changed(table(m=2, missing=0), np.s_[:, 100], 1e6)
+def test_late_readings_are_not_copied():
+    readings, store = table(m=2, missing=0), CopyStore()
     held = readings.known.copy()
     held[:, 98:101] = False
-    store = CopyStore()
-    first = copied(replace(readings, known=held), store, sigma=0.5)
-    late = copied(readings, store, sigma=0.5)
+    held[1, 350:] = False
+    first = copied(replace(readings, known=held), store)
+    late = copied(readings, store)
     np.testing.assert_array_equal(late.values[held], first.values[held])
-    known = readings.known.copy()
-    known[:, [98, 99]] = False
-    alone = CopyStore()
-    copied(replace(readings, known=held), alone, sigma=0.5)
-    lone = copied(replace(readings, known=known), alone, sigma=0.5)
-    edge = first.values[:, 97] + 3 * np.sqrt(0.5**2 + 3 * 2 + 1)
-    assert (np.abs(lone.values[:, 100] - edge) < 0.5 * 5).all()
-    # What comes on time afterwards goes on from the last copy, as if nothing had been late.
-    longer = table(m=2, n=500, missing=0)
-    extended = replace(longer, raw=np.hstack([readings.raw, longer.raw[:, 400:]]))
-    on_time = replace(extended, known=np.hstack([held, longer.known[:, 400:]]))
-    fresh = copied(on_time, sigma=0.5)
-    after = copied(extended, store, sigma=0.5)
-    np.testing.assert_array_equal(after.values[:, 400:], fresh.values[:, 400:])
+    assert not late.known[:, 98:101].any()
+    # Each sensor has its own last copy, and goes on from it as if nothing had been late.
+    assert late.known[1, 350:].all()
+    on_time = held | (np.arange(400) >= 350)
+    np.testing.assert_array_equal(copied(replace(readings, known=on_time)).values, late.values)
 
 
-def test_each_of_several_late_readings_has_its_own_nearest_copy():
-    readings, store = changed(table(m=3, missing=0), np.s_[:, 300], 1e6), CopyStore()
-    held = readings.known.copy()
-    held[:, [50, 300]] = False
-    copied(replace(readings, known=held), store, sigma=0.5)
-    late = copied(readings, store, sigma=0.5)
-    edge = late.values[:, 299] + 3 * np.sqrt(0.5**2 + 2 + 1)
-    assert (np.abs(late.values[:, 300] - edge) < 0.5 * 5).all()
+def test_moved_time_stamps_give_no_second_copies_but_after_the_last():
+    readings, store = table(m=1, missing=0), CopyStore()
+    copied(readings, store)
+    moved = replace(readings, instants=readings.instants + HOUR)
+    before = len(store.read("station-0", moved.instants)[0])
+    copies = copied(moved, store)
+    assert np.isfinite(copies.values).sum() == before
+    np.testing.assert_array_equal(copies.values[:, :-1], copied(readings).values[:, 1:])
 
 
 # The noise
@@ -265,17 +267,6 @@ def test_a_copy_never_changes_whatever_the_table_says_later():
         np.testing.assert_array_equal(again.sigma[made], first.sigma[made])
 
 
-def test_corrections_add_copies_only_where_there_was_none():
-    readings, store = table(), CopyStore()
-    first = copied(readings, store)
-    filled = replace(readings, known=np.ones_like(readings.known))
-    second = copied(filled, store, sigma=2.0)
-    new = ~first.known
-    assert second.known.all()
-    np.testing.assert_array_equal(second.values[~new], first.values[~new])
-    assert set(second.sigma[new]) == {2.0}
-
-
 def test_stretches_and_extended_tables_give_the_copies_of_one_go():
     readings = table(n=600)
     whole, store = copied(readings), CopyStore()
@@ -313,7 +304,7 @@ def test_sensors_and_their_order_do_not_matter():
     np.testing.assert_array_equal(copied(some).values, whole[order])
 
 
-def test_a_restored_backup_makes_the_same_copies_again(tmp_path):
+def test_an_older_backup_is_not_gone_on_from(tmp_path):
     readings = table()
     path, marker = tmp_path / "copies.db", tmp_path / "copies.id"
     store = CopyStore.create(path, marker)
@@ -321,12 +312,18 @@ def test_a_restored_backup_makes_the_same_copies_again(tmp_path):
     store.close()
     shutil.copy(path, tmp_path / "backup")
     store = CopyStore.open(path, marker)
-    first = copied(readings, store)
+    copied(readings, store)
     store.close()
-    path.unlink()
+    newest = path.read_bytes()
     shutil.copy(tmp_path / "backup", path)
-    store = CopyStore.open(path, marker)
-    np.testing.assert_array_equal(copied(readings, store).values, first.values)
+    message = refused("store older", CopyStore.open, path, marker)
+    assert "start_after" in message
+    path.write_bytes(newest)
+    CopyStore.open(path, marker).close()
+    # The remedy that the message names.
+    path.unlink()
+    store = CopyStore.create(path, marker, start_after=int(readings.instants[-1]))
+    assert not copied(readings, store).known.any()
     store.close()
 
 
@@ -372,6 +369,23 @@ def test_one_sensor_under_two_names_in_one_table_is_refused_unless_they_are_two(
     assert store.sensors == ["station-0", "station-1"]
     again = replace(readings, ids=("station-0", "station-0"))
     refused("one sensor twice", copied, again)
+
+
+@pytest.mark.parametrize("size", [7, 19, 30])
+def test_a_renaming_is_seen_in_a_table_that_comes_in_small_pieces(size):
+    readings, store = table(m=1, missing=0), CopyStore()
+    copied(readings, store)
+    made = 0
+    for start in range(0, 400 - size, size):
+        part = slice(start, start + size)
+        piece = Readings(
+            ("new-name",), readings.instants[part], readings.raw[:, part], readings.known[:, part],
+            readings.pin,
+        )  # fmt: skip
+        with suppress(CopyError):
+            made += copied(piece, store).known.sum()
+    refused("renamed", copied, piece, store)
+    assert made < 20 * size / (size - 1)  # the first of a piece has nothing before it
 
 
 def test_stuck_sensors_and_zeros_are_not_one_sensor():
@@ -503,39 +517,40 @@ def test_every_exact_power_stays():
     np.testing.assert_array_equal(ladder_up(np.array([0.0, np.nan])), [0.0, np.nan])
 
 
-def test_added_error_follows_the_sensor_the_resolution_the_floor_and_the_units():
+def test_added_error_follows_the_sensor_the_resolution_and_the_units():
     readings, s = table(m=2), np.array([0.9, 0.1])
-    np.testing.assert_allclose(AddedError().sigma(s, readings), [1, 2**-3.25])
-    np.testing.assert_allclose(AddedError(0.5).sigma(s, readings), [0.5, 2**-4.25])
-    np.testing.assert_allclose(AddedError(1.3).sigma(s, readings), [2**0.25, 2**-2.75])
-    np.testing.assert_allclose(AddedError().sigma(s, readings, floor=0.5), [1, 0.5])
-    np.testing.assert_allclose(AddedError(units=3.0).sigma(s, readings), 2**1.75)
+    np.testing.assert_allclose(added(AddedError(), s, readings), [1, 2**-3.25])
+    np.testing.assert_allclose(added(AddedError(0.5), s, readings), [0.5, 2**-4.25])
+    np.testing.assert_allclose(added(AddedError(1.3), s, readings), [2**0.25, 2**-2.75])
+    np.testing.assert_allclose(added(AddedError(units=3.0), s, readings), 2**1.75)
     whole = replace(readings, raw=np.round(readings.raw))
-    np.testing.assert_allclose(AddedError().sigma(s, whole), [1, 1])
-    np.testing.assert_allclose(AddedError(units=0.1).sigma(s, whole), [1, 1])
-    np.testing.assert_allclose(AddedError(0.0).sigma(s, whole), [0, 0])  # a trusted coordinator
+    np.testing.assert_allclose(added(AddedError(), s, whole), [1, 1])
+    np.testing.assert_allclose(added(AddedError(units=0.1), s, whole), [1, 1])
+    np.testing.assert_allclose(added(AddedError(0.0), s, whole), [0, 0])  # a trusted coordinator
     rooted = replace(readings, pin=Pin("sqrt", HOUR))
     slope = 0.5 / np.sqrt(
         [np.median(y[k]) for y, k in zip(readings.raw, readings.known, strict=True)]
     )
-    np.testing.assert_allclose(AddedError(units=3.0).sigma(s, rooted), ladder_up(3 * slope))
+    np.testing.assert_allclose(
+        added(AddedError(units=3.0), s, rooted), ladder_up(3 * ladder_up(slope))
+    )
     dry = replace(rooted, raw=np.where(np.arange(400) % 3, 0.0, rooted.raw))
-    assert (AddedError(units=4.0).sigma(s, dry) == 1).all()  # near 0 a root has no slope
+    assert (added(AddedError(units=4.0), s, dry) == 1).all()  # near 0 a root has no slope
 
 
 def test_sensors_of_which_nothing_is_known_stay_at_home():
     readings, store = table(m=3), CopyStore()
     s = np.array([1.0, np.nan, 0.0])
     for setting in (AddedError(), AddedError(0.5)):
-        np.testing.assert_array_equal(np.isnan(setting.sigma(s, readings)), [False, True, True])
-    assert np.isnan(AddedError(0.0).sigma(s, readings)).tolist() == [False, True, False]
-    assert (AddedError(units=2.0).sigma(s, readings) == 2).all()
-    copies = Copier(SECRET, store).copy(readings, AddedError().sigma(s, readings), s)
+        np.testing.assert_array_equal(np.isnan(added(setting, s, readings)), [False, True, True])
+    assert np.isnan(added(AddedError(0.0), s, readings)).tolist() == [False, True, False]
+    assert (added(AddedError(units=2.0), s, readings) == 2).all()
+    copies = Copier(SECRET, store).copy(readings, added(AddedError(), s, readings), s)
     assert copies.known.any(1).tolist() == [True, False, False]
     assert np.isnan(copies.error).tolist() == [False, True, True]
     assert store.sensors == ["station-0"]
     assert store.pinned("station-1") is None
-    later = Copier(SECRET, store).copy(readings, AddedError(units=2.0).sigma(s, readings), s)
+    later = Copier(SECRET, store).copy(readings, added(AddedError(units=2.0), s, readings), s)
     assert later.known.any(1).all()
     assert later.error.tolist() == [1.0, 2.0, 2.0]
 
@@ -543,14 +558,14 @@ def test_sensors_of_which_nothing_is_known_stay_at_home():
 def test_nobody_lowers_an_owner_s_setting():
     readings, s = table(m=2), np.array([0.5, 4.0])
     owner, network = AddedError(units=2.0), AddedError(1.0)
-    np.testing.assert_allclose(owner.stricter(network).sigma(s, readings), [2, 4])
-    np.testing.assert_allclose(network.stricter(owner).sigma(s, readings), [2, 4])
-    np.testing.assert_allclose(owner.stricter(AddedError(0.0)).sigma(s, readings), [2, 2])
+    np.testing.assert_allclose(added(owner.stricter(network), s, readings), [2, 4])
+    np.testing.assert_allclose(added(network.stricter(owner), s, readings), [2, 4])
+    np.testing.assert_allclose(added(owner.stricter(AddedError(0.0)), s, readings), [2, 2])
     thrice = owner.stricter(network).stricter(AddedError(units=8.0))
-    np.testing.assert_allclose(thrice.sigma(s, readings), [8, 8])
+    np.testing.assert_allclose(added(thrice, s, readings), [8, 8])
     unknown = np.array([np.nan, 4.0])
-    np.testing.assert_allclose(owner.stricter(network).sigma(unknown, readings), [2, 4])
-    assert np.isnan(network.stricter(owner).sigma(unknown, readings)[0])
+    np.testing.assert_allclose(added(owner.stricter(network), unknown, readings), [2, 4])
+    assert np.isnan(added(network.stricter(owner), unknown, readings)[0])
 
 
 @pytest.mark.parametrize(

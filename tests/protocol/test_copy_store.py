@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flfl.errors import InputError
-from flfl.protocol.copy_store import Block, CopyError, CopyStore, Forecast, Pin, same_readings
+from flfl.protocol.copy_store import Block, CopyError, CopyStore, Pin, same_readings
 
 HOUR = 3600
 
@@ -45,7 +45,7 @@ def test_any_appends_read_back_as_from_a_dictionary(appends):
         keys = [(sensor, t) for t in added.instants.tolist()]
         if not keys:
             refused("not a block", store.append, sensor, added)
-        elif any(key in model for key in keys):
+        elif any(s == sensor and t >= keys[0][1] for s, t in model):
             refused("already copied", store.append, sensor, added)
         else:
             store.append(sensor, added)
@@ -57,22 +57,8 @@ def test_any_appends_read_back_as_from_a_dictionary(appends):
         np.testing.assert_array_equal(copies, expected[:, 0])
         np.testing.assert_array_equal(sigmas, expected[:, 1])
         own = sorted(t for s, t in model if s == sensor)
-        last, before = store.last(sensor), store.before(sensor, 0)
+        last = store.last(sensor)
         assert (last and last.instant) == (own[-1] if own else None)
-        assert (before and before.instant) == max((t for t in own if t < 0), default=None)
-
-
-def test_forecasts_are_the_maker_s_at_a_block_s_end_and_the_copy_inside():
-    store, early, late = CopyStore(), block([0, 1, 5]), block([3])
-    store.append("a", early)
-    store.append("a", late)
-    f, P = store.forecasts("a", HOUR * np.arange(6))
-    np.testing.assert_array_equal(f, [*early.copies[:2], np.nan, 1.5, np.nan, 1.5])
-    np.testing.assert_array_equal(P, [0.25, 0.25, np.nan, 0.25, np.nan, 0.25])
-    assert store.last("a") == Forecast(5 * HOUR, 1.5, 0.25)
-    assert store.before("a", 5 * HOUR) == Forecast(3 * HOUR, 1.5, 0.25)
-    assert store.before("a", 3 * HOUR) == Forecast(HOUR, early.copies[1], 0.25)
-    assert store.before("a", 0) is None
 
 
 def test_what_is_no_block_is_refused():
@@ -167,7 +153,9 @@ def test_a_log_cut_short_holds_whole_appends_only(tmp_path):
         copy.mkdir()
         shutil.copy(store, copy)
         (copy / "copies.db-wal").write_bytes(log[:cut])
-        opened = CopyStore.open(copy / "copies.db", marker)
+        if cut < len(log):
+            refused("store older", CopyStore.open, copy / "copies.db", marker)
+        opened = CopyStore(copy / "copies.db")
         found = np.isfinite(opened.read("a", HOUR * np.arange(3000))[0])
         assert found.sum() == (3000 if cut == len(log) else 100)
         opened.close()
@@ -256,6 +244,45 @@ def test_a_sensor_is_pinned_once():
         Pin("none", 0)
 
 
+def test_numbers_from_readings_are_held_from_the_first_time_on():
+    store, pin = CopyStore(), Pin("none", HOUR)
+    assert np.isnan(store.held("a")).all()
+    store.pin("a", pin, [1.0, 2.0, np.nan, 0.0, np.inf])
+    store.pin("a", pin, np.full(5, 7.0))
+    np.testing.assert_array_equal(store.held("a"), [1.0, 2.0, np.nan, 0.0, np.inf])
+    assert store.error("a") == 1.0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store: store.cast("none", 0, negative=False),
+        lambda store: store.start_after(0),
+        lambda store: store.append("a", block([3])),
+        lambda store: store.alias("new", "a"),
+    ],
+)
+def test_an_older_state_of_a_store_is_not_opened(tmp_path, write):
+    path, marker = files(tmp_path)
+    store = CopyStore.create(path, marker)
+    store.append("a", block([1]))
+    store.close()
+    older, text = path.read_bytes(), marker.read_text()
+    store = CopyStore.open(path, marker)
+    write(store)
+    store.close()
+    newer = path.read_bytes()
+    path.write_bytes(older)
+    refused("store older", CopyStore.open, path, marker)
+    path.write_bytes(newer)
+    marker.write_text(text)  # a kill after the store's write and before the marker's
+    store = CopyStore.open(path, marker)
+    store.append("a", block([5]))
+    store.close()
+    path.write_bytes(newer)
+    refused("store older", CopyStore.open, path, marker)
+
+
 def test_an_alias_reads_and_writes_as_the_sensor_it_names():
     store = CopyStore()
     store.pin("old", Pin("none", HOUR))
@@ -300,11 +327,12 @@ def test_equal_readings_are_told_by_their_tags():
 
 def test_stored_tags_are_found_at_their_instants():
     store, added = CopyStore(), block([1, 3])
-    assert store.tags(HOUR * np.arange(2)) == {}
+    assert store.tags(HOUR * np.arange(2))[1] == {}
     store.append("a", added)
-    tags = store.tags(HOUR * np.arange(4))["a"]
-    assert tags.dtype == np.uint64
-    assert tags.tolist() == [0, added.tags[0], 0, added.tags[1]]
+    instants, tags = store.tags(HOUR * np.arange(3))
+    assert instants.tolist() == [0, HOUR, 2 * HOUR, 3 * HOUR]
+    assert tags["a"].dtype == np.uint64
+    assert tags["a"].tolist() == [0, added.tags[0], 0, added.tags[1]]
 
 
 def test_longer_steps_are_means_of_copies_with_their_error():

@@ -5,11 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flfl import FLFL
+from flfl.estimators.memory import load_model, save_model
 from flfl.protocol.client import Refusal
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
 from flfl.protocol.owner import Owner
-from worlds import NAMES, PLAN, TARGET, Federation, federation, owner, secret, site_of, table
+from worlds import (
+    NAMES,
+    PLAN,
+    TARGET,
+    Federation,
+    copy_of,
+    federation,
+    owner,
+    secret,
+    site_of,
+    table,
+)
 
 TRIAL = ("none", 0)
 ALL = slice(0, 240)
@@ -169,6 +182,74 @@ def test_thirty_nights_change_no_copy():
     np.testing.assert_array_equal(now[:, :200], kept)
     np.testing.assert_array_equal(np.isfinite(now), tables[TARGET].known)
     assert not np.array_equal(run.network.P, network.P)  # the fit went on
+
+
+# --- what comes from clean readings is taken once
+
+
+def window(t, start, stop):
+    part = slice(start, stop)
+    return replace(
+        t, raw=t.raw[:, part], known=t.known[:, part], positions=t.positions[part],
+        instants=t.instants[part],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("added", [AddedError(), AddedError(units=3.0)])
+@pytest.mark.parametrize("transform", ["none", "sqrt"])
+def test_later_windows_and_readings_tell_nothing_of_the_scale(added, transform):
+    mine, store = table(n=400, missing=0), CopyStore()
+    mine.raw[:] = np.abs(mine.raw) + 10
+    copies(owner(window(mine, 0, 120), store, added), slice(0, 10), trial=(transform, 0))
+    loud = replace(mine, raw=np.round(9 * mine.raw))  # louder, higher and coarser
+    trial, seen = (transform, 0), []
+    for start, stop in ((0, 400), (10, 110), (100, 400), (1, 60)):
+        later = copy_of(store, mine)
+        out = copies(owner(window(loud, start, stop), later, added), slice(0, 399), 1.0, trial)
+        seen.append(np.unique(out.sigma[out.sigma > 0]))
+    first = {float(store.read(sensor, mine.instants[:1])[1][0]) for sensor in mine.ids}
+    assert all(sorted(first) == sigma.tolist() for sigma in seen)
+
+
+def test_a_window_s_pilot_and_settings_are_all_that_changes_the_noise():
+    mine, store = table(n=400, missing=0), CopyStore()
+    first = copies(owner(mine, store), slice(0, 100)).sigma[:, 0]
+    bound = copies_with(owner(mine, copy_of(store, mine)), 0.01 * first)
+    np.testing.assert_allclose(bound, 0.5 * first)  # a pilot, to a half at the most
+    louder = copies(owner(mine, copy_of(store, mine), AddedError(4.0)), slice(100, 400))
+    np.testing.assert_allclose(louder.sigma[:, 200], 4 * first)
+    units = copies(owner(mine, copy_of(store, mine), AddedError(units=64.0)), slice(100, 400))
+    np.testing.assert_allclose(units.sigma[:, 200], 64.0)
+
+
+def copies_with(made, bound):
+    return made.copy(TRIAL, slice(100, 400), 1.0, bound).sigma[:, 200]
+
+
+def test_a_saved_model_holds_its_sensors_to_their_scale(tmp_path):
+    mine = table(n=300)
+    model = FLFL(effort="quick", rounds=1).fit(np.where(mine.known, mine.raw, np.nan).T)
+    save_model(tmp_path / "model", model.remembered_)
+    again = load_model(tmp_path / "model")
+    assert len(again.sites) > 1
+    for site, kept in again.sites.items():
+        numbers = [again.store(site).held(sensor) for sensor in kept.ids]
+        np.testing.assert_array_equal(numbers, model.remembered_.sites[site].held)
+        assert np.isfinite(numbers).all()
+
+
+def test_a_table_with_a_sensor_under_both_its_names_leaves_the_second_at_home():
+    mine, store = table(missing=0), CopyStore()
+    first = copies(owner(window(mine, 0, 150), store), slice(0, 150))
+    store.alias("new", mine.ids[0])
+    both = replace(
+        mine, ids=[*mine.ids, "new"], raw=mine.raw[[0, 1, 0]], known=mine.known[[0, 1, 0]]
+    )
+    out = copies(owner(both, store))
+    np.testing.assert_array_equal(out.copies[:2, :150], first.copies)
+    assert np.isfinite(out.copies[:2]).all()
+    assert not np.isfinite(out.copies[2]).any()
+    assert (out.error > 0).tolist() == [True, True, False]
 
 
 # --- no second copies by the back door

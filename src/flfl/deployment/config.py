@@ -169,7 +169,11 @@ class Terms:
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """``flfl site``."""
+    """``flfl site``.
+
+    ``copies`` is the folder of the secret and the copies, ``state`` if not given. One owner's sites
+    in several networks have one such folder: a reading has one copy.
+    """
 
     network: str
     name: str
@@ -179,6 +183,7 @@ class SiteConfig:
     identity: Path | None = None
     roster: Path | None = None
     state: Path = Path("state")
+    copies: Path | None = None
     terms: Terms = field(default_factory=Terms)
     report: ReportSettings = field(default_factory=ReportSettings)
     again: float = 5.0

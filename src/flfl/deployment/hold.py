@@ -41,6 +41,7 @@ def hold(folder: Path, patience: float = 0.0) -> IO[bytes]:
             raise InputError(
                 "another process is at work with this state folder",
                 where=str(folder),
-                remedy="Stop that one first, or give each party a folder of its own",
+                remedy="Stop that one first, or give each party a state folder of its own; for"
+                " another network give this owner's sites the same copies folder",
             ) from None
     return file

@@ -39,6 +39,24 @@ def own_secret(path: Path) -> bytes:
     return secret
 
 
+def copies_folder(config: SiteConfig) -> Path:
+    """Where a site's secret and copies are: ``copies`` if given, else ``state``.
+
+    Raises
+    ------
+    InputError
+        When ``copies`` is given, and the site made copies in ``state`` before.
+    """
+    folder = config.copies or config.state
+    if folder.resolve() != config.state.resolve() and (config.state / MARKER).exists():
+        raise InputError(
+            "this site's copies are in its state folder, and copies names another one",
+            where=str(config.state),
+            remedy=f"Move {SECRET}, {STORE} and {MARKER} there if it is empty, or remove copies",
+        )
+    return folder
+
+
 def open_copier(state: Path) -> Copier:
     """A site's copier: its secret and its copies, both made at the first start and never again.
 
@@ -116,6 +134,10 @@ def finish(client: Client, effort: Effort) -> Recovered:
     return home.finish(client.owner.table, effort, trial, state.network, own)
 
 
-def join(table: Table, effort: Effort, network: Network) -> Recovered:
-    """The result of a site that had no part in a run, from what the run published."""
-    return home.finish(table, effort, (network.transform, network.season), network)
+def join(table: Table, effort: Effort, network: Network, store: CopyStore) -> Recovered:
+    """The result of a site that was not in a run, from what the run published.
+
+    What it released in earlier runs is still in the sums, and is taken off them.
+    """
+    own = home.own_part(table, network, store)
+    return home.finish(table, effort, (network.transform, network.season), network, own)

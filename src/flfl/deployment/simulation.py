@@ -113,7 +113,7 @@ def in_one_process(
     taken = {config.name: snapshot(config.readings, grid) for config in configs}
     clients, ledger = {}, Ledger()
     for config in configs:
-        name, secret = config.name, home.own_secret(config.state / home.SECRET)
+        name, secret = config.name, home.own_secret(home.copies_folder(config) / home.SECRET)
         own = home.table_of(taken[name], name, grid, place.geography, place.centre)
         owner = Owner(own, Copier(secret, CopyStore()), home.floor_of(config))
         clients[name] = Client(owner, plan, signers.get(name))

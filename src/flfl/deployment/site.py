@@ -95,7 +95,7 @@ class SiteService:
         self._floor = home.floor_of(config)
         self._folder_lock = hold(config.state, patience)
         try:
-            self._copier = home.open_copier(config.state)
+            self._copier = home.open_copier(home.copies_folder(config))
         except FLFLError:
             self._folder_lock.close()
             raise
@@ -378,7 +378,8 @@ class SiteService:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._tables("read", self.path, folder, agreement.grid)
         table = self._table(agreement, folder)
-        self._write(agreement, home.join(table, self._effort(agreement.grid), network))
+        effort = self._effort(agreement.grid)
+        self._write(agreement, home.join(table, effort, network, self._copier.store))
         self._forget(agreement.run)
         _LOG.info("joined run %s: %s", agreement.run, self.config.out.file)
 

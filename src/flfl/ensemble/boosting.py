@@ -1,4 +1,4 @@
-"""The boosted head: trees that correct a base estimate, pooled over the sensors of a site.
+"""Trees that correct a base estimate, pooled over the sensors of a site.
 
 Every feature of an entry is made *without that entry itself*, so the trees learn on known entries
 what they will meet in the gaps.
@@ -114,7 +114,7 @@ def fit_boosted(X: Table, target: Array) -> HistGradientBoostingRegressor:
     >>> model.predict(X[[0, -1]]).round(1) + 0.0
     array([0., 1.])
     """
-    # Large: a site loads it when a run comes to its boosted head, and only then.
+    # Large: a site loads it when a run comes to its trees, and only then.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(

@@ -11,7 +11,7 @@ from flfl.ensemble import boosting as trees
 from flfl.ensemble import holdout
 from flfl.ensemble import interpolators as alone
 from flfl.ensemble.personal import Curve
-from flfl.ensemble.site_kalman import site_head
+from flfl.ensemble.site_kalman import estimate_site
 from flfl.model import kalman_em
 
 Array = NDArray[np.float64]
@@ -57,7 +57,7 @@ class Candidates:
     deviations : (4, M, N) standard deviations of the kriged, site, factors and shared ones
     near, near_residual : neighbours of the readings and of the residuals
     slopes : (2, M, N) how the shared curve rises from the slot before, and to the slot after
-    dark : (M, N) share of the site's other sensors that have no reading then
+    silent : (M, N) share of the site's other sensors that have no reading then
     dynamics : of the owner's joint models: of its readings, and of what the factors leave
     """
 
@@ -66,7 +66,7 @@ class Candidates:
     near: alone.Neighbours
     near_residual: alone.Neighbours
     slopes: Array
-    dark: Array
+    silent: Array
     dynamics: Joint
 
     @property
@@ -140,25 +140,25 @@ def candidates(
     residual = np.where(J, Y - curve.mean, 0.0)
     near_residual = without_pull(alone.neighbours(residual, J), pull, curve.fall)
     joint, of_rest = dynamics or (None, None)
-    head, joint = site_head(own, J, joint)
-    rest, of_rest = site_head(np.where(J, Y - plain.mean, 0.0), J, of_rest)
-    left = alone.neighbours(np.where(J, own - head.mean, 0.0), J)
+    site, joint = estimate_site(own, J, joint)
+    rest, of_rest = estimate_site(np.where(J, Y - plain.mean, 0.0), J, of_rest)
+    left = alone.neighbours(np.where(J, own - site.mean, 0.0), J)
     values = [
         alone.interpolate_linear(near),
         alone.interpolate_pchip(near),
         kriged,
-        head.loo_mean,
+        site.loo_mean,
         plain.loo,
         without,
         without + alone.interpolate_pchip(near_residual, decay=FADE),
         plain.loo + rest.loo_mean,
-        head.loo_mean + alone.interpolate_pchip(left, decay=FADE),
+        site.loo_mean + alone.interpolate_pchip(left, decay=FADE),
     ]
-    deviations = np.sqrt(np.stack([kriged_var, head.loo_var, plain.loo_var, curve.loo_var]))
+    deviations = np.sqrt(np.stack([kriged_var, site.loo_var, plain.loo_var, curve.loo_var]))
     slopes = _slopes(curve.mean, without, pull, curve.fall)
-    dark = ((~J).sum(0) - ~J) / max(len(J) - 1, 1)
+    silent = ((~J).sum(0) - ~J) / max(len(J) - 1, 1)
     return Candidates(
-        np.stack(values), deviations, near, near_residual, slopes, dark, (joint, of_rest)
+        np.stack(values), deviations, near, near_residual, slopes, silent, (joint, of_rest)
     )
 
 
@@ -238,13 +238,13 @@ def _evidence(c: Candidates, base: Array, phase: Index) -> trees.Evidence:
 def scale_features(c: Candidates, values: Array) -> Array:
     """What tells how uncertain an entry is (8, M, N).
 
-    Four model deviations, the sensor's own where the whole site is dark, the spread of the
+    Four model deviations, the sensor's own where the whole site is silent, the spread of the
     sensor's own candidates, that of all others (in ``values``, perhaps with a boosted one),
     a constant.
     """
     own, others = values[:OWN].std(axis=0), values[OWN:].std(axis=0)
-    dark = c.dark * c.deviations[0]
-    return np.stack([*c.deviations, dark, own, others, np.ones_like(own)])
+    silent = c.silent * c.deviations[0]
+    return np.stack([*c.deviations, silent, own, others, np.ones_like(own)])
 
 
 def phase(positions: Array, period: int) -> Index:

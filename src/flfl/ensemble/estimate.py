@@ -7,6 +7,7 @@ tell how it will do in the gaps. Nothing here leaves the owner.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +62,9 @@ class Home:
 
     Attributes
     ----------
-    raw, Y : (m, N) clean readings, in their units and in the model's (0 where unknown)
-    known : (m, N)
-    units : from one to the other
+    raw : (m, N) clean readings in their units
+    known, held : (m, N) where they are, and which of them are held out to judge by
+    units, before : to the model's units, and the same from the readings that are not held out
     guess : (m, N) the public model's curve, to tell spikes by
     phase : (N,) hour or month of each slot
     boost : whether trees correct the stack
@@ -71,13 +72,30 @@ class Home:
     """
 
     raw: Array
-    Y: Array
     known: Mask
+    held: Mask
     units: Units
+    before: Units
     guess: Array
     phase: Index
     boost: bool = True
     coverage: float = 0.9
+
+    @cached_property
+    def Y(self) -> Array:  # noqa: N802 - the symbol of the maths
+        """Readings in the model's units, 0 where unknown (m, N)."""
+        return self.units.forward(self.raw, self.known)
+
+    @cached_property
+    def Y_before(self) -> Array:  # noqa: N802
+        """The same in units that know nothing of the held-out readings."""
+        return self.before.forward(self.raw, self.known)
+
+
+def draw(known: Mask, rng: np.random.Generator) -> Mask:
+    """Readings to hold out: a small owner holds out a larger share."""
+    share = np.clip(ENOUGH_HELD_OUT / max(int(known.sum()), 1), HELD_OUT, MOST_HELD_OUT)
+    return draw_holdout(known, float(share), rng)
 
 
 @dataclass(frozen=True)
@@ -98,20 +116,15 @@ class Recovered:
 
 def recover(home: Home, shared: personal.Shared, rng: np.random.Generator) -> Recovered:
     """Every entry of an owner's table, from its own readings and the network's factors."""
-    known = home.known & ~local.spikes(home.Y, home.known, home.guess)
-    share = np.clip(ENOUGH_HELD_OUT / max(int(known.sum()), 1), HELD_OUT, MOST_HELD_OUT)
-    held = draw_holdout(known, float(share), rng)
-    used = known & ~held
+    calm = ~local.spikes(home.Y, home.known, home.guess)
+    known, used = home.known & calm, home.known & calm & ~home.held
     starts = personal.first_fit(shared), personal.first_fit(shared, own_states=False)
-    (curve, own), (plain, own_plain) = (
-        personal.finish(home.Y, used, shared, start) for start in starts
-    )
-    fit = local.candidates(home.Y, used, curve, plain)
-    (curve, _), (plain, _) = (
-        personal.finish(home.Y, known, shared, found, steps=1) for found in (own, own_plain)
-    )
+    made = [personal.finish(home.Y_before, used, shared, start) for start in starts]
+    curve, plain = (found for found, _ in made)
+    fit = local.candidates(home.Y_before, used, curve, plain)
+    curve, plain = (personal.finish(home.Y, known, shared, own, steps=1)[0] for _, own in made)
     final = local.candidates(home.Y, known, curve, plain, fit.dynamics)
-    stack = _Stack(home, (used, held), fit, final)
+    stack = _Stack(home, (used, home.held), fit, final)
     if home.boost:
         stack = stack.boosted(rng)
     return stack.recovered()
@@ -152,7 +165,9 @@ class _Stack:
             stacking.combine(Z[: len(names)], W, judged.groups[self.final.bins]),
         )
         masks = used, held, ~self.home.known
-        made = local.boosted(self.fit, self.final, bases, self.home.Y, masks, self.home.phase, rng)
+        made = local.boosted(
+            self.fit, self.final, bases, self.home.Y_before, masks, self.home.phase, rng
+        )
         return _Stack(self.home, self.masks, self.fit, self.final, made)
 
     def recovered(self) -> Recovered:
@@ -179,7 +194,7 @@ class _Stack:
     ) -> Recovered:
         home = self.home
         rows, slots = judged.at
-        error = home.Y[judged.at] - honest
+        error = home.Y_before[judged.at] - honest
         features = local.scale_features(self.fit, X)[:, rows, slots]
         near = self.fit.bins[judged.at]
         lengths = stacking.run_lengths(rows, slots)
@@ -205,7 +220,7 @@ class _Stack:
             )
             hit[use] = (low <= error[use]) & (error[use] <= high)
         steps = stacking.resolutions(home.raw, home.known)
-        guessed = home.units.back_at(honest, rows, slots)
+        guessed = home.before.back_at(honest, rows, slots)
         sums = stacking.snap_sums(guessed, steps[rows], home.raw[judged.at])
         width = stacking.choose_width(sums) if len(rows) else 0.0
         holdout, inside = (np.full(home.Y.shape, np.nan) for _ in range(2))
@@ -239,7 +254,7 @@ class _Judged:
         size = int(groups[-1]) + 1
         bins = groups[near]
         values = stack.values()[0][:count, rows, slots]
-        errors = np.clip(values - stack.home.Y[at], -FARTHEST, FARTHEST)
+        errors = np.clip(values - stack.home.Y_before[at], -FARTHEST, FARTHEST)
         # Errors within a gap are correlated: so many of them count for one.
         runs = np.bincount(bins, 2 * stacking.run_lengths(rows, slots) - 1, size)
         spread = np.maximum(runs / np.maximum(np.bincount(bins, minlength=size), 1), 1.0)

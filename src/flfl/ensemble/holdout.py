@@ -15,7 +15,7 @@ LONGEST = 48
 """Slots in the longest run that is hidden: a few very long ones would be a noisy hold-out, and
 beyond that the distance no longer matters."""
 TOGETHER = 0.9
-"""Share of a site's sensors that must be dark for the site to count as dark ..."""
+"""Share of a site's sensors that must be silent for the site to count as silent ..."""
 LASTING = 24
 """... for more than so many slots: shorter ones happen by chance."""
 
@@ -32,20 +32,20 @@ def gap_lengths(J: Mask) -> Index:
     return np.nonzero(edge == -1)[1] - np.nonzero(edge == 1)[1]
 
 
-def dark_together(J: Mask) -> tuple[Index, float]:
-    """Lengths of the runs in which (nearly) a whole site is dark, and their share of all gaps.
+def silent_together(J: Mask) -> tuple[Index, float]:
+    """Lengths of the runs in which (nearly) a whole site is silent, and their share of all gaps.
 
     Examples
     --------
     >>> J = np.ones((2, 100), bool); J[:, 10:50] = False; J[0, 60:70] = False
-    >>> lengths, share = dark_together(J)
+    >>> lengths, share = silent_together(J)
     >>> lengths.tolist(), round(share, 2)
     ([40], 0.89)
     """
-    if len(J) < 2:  # a lone sensor has nobody to fall dark with
+    if len(J) < 2:  # a lone sensor has nobody to fall silent with
         return np.zeros(0, np.intp), 0.0
-    dark = (~J).mean(0) >= TOGETHER
-    edge = np.diff(np.pad(dark, 1).astype(np.int8))
+    silent = (~J).mean(0) >= TOGETHER
+    edge = np.diff(np.pad(silent, 1).astype(np.int8))
     starts, ends = np.nonzero(edge == 1)[0], np.nonzero(edge == -1)[0]
     long = ends - starts > LASTING
     gaps = np.concatenate([[0], np.cumsum((~J).sum(0))])
@@ -58,7 +58,7 @@ def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
 
     Half one by one, half in runs as long as the table's gaps, drawn with probability
     proportional to their length (a slot to be recovered sits in such a gap). Scattered gaps
-    therefore give scattered hold-out, outages give outages; where a site's sensors fall dark
+    therefore give scattered hold-out, outages give outages; where a site's sensors fall silent
     together, so do those held out. A sensor keeps at least two readings.
 
     Examples
@@ -72,7 +72,7 @@ def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
     lengths = np.minimum(gap_lengths(J), most)
     if not len(lengths):
         lengths = np.ones(1, np.intp)
-    together, part = dark_together(J)
+    together, part = silent_together(J)
     hidden = J & (rng.random(J.shape) < share / 2)
     hidden |= J & _draw_runs(J.shape, lengths, (1 - part) * share / 2, rng)
     if len(together):

@@ -1,4 +1,4 @@
-"""Per-sensor heads: what a sensor's own past and future say about its residual.
+"""What a sensor's own past and future say about its residual.
 
 Everything is a function of the nearest known readings on both sides of a slot, *excluding the
 slot itself*. So one evaluation gives the estimate at the gaps and the leave-one-out estimate at

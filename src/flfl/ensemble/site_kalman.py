@@ -1,4 +1,4 @@
-"""The site head: a site's sensors trust each other, so their residuals are modelled jointly."""
+"""A site as a whole: its sensors trust each other, so their residuals are modelled jointly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class SiteHead:
+class SiteEstimate:
     """Joint estimate of a site's residuals: ``mean`` with the entry itself, the rest without.
 
     Each is (M, N).
@@ -25,7 +25,7 @@ class SiteHead:
     loo_var: Array
 
 
-def site_head(R: Array, J: Mask, dyn: Dynamics | None = None) -> tuple[SiteHead, Dynamics]:
+def estimate_site(R: Array, J: Mask, dyn: Dynamics | None = None) -> tuple[SiteEstimate, Dynamics]:
     """Kalman-EM on the residuals of the sensors of one site.
 
     With ``dyn`` given: one smoothing pass under those parameters. Otherwise 6 long steps, 12 for
@@ -42,8 +42,8 @@ def site_head(R: Array, J: Mask, dyn: Dynamics | None = None) -> tuple[SiteHead,
     >>> rng = np.random.default_rng(0)
     >>> R = rng.standard_normal((1, 200)) + 0.1 * rng.standard_normal((3, 200))
     >>> J = rng.random(R.shape) < 0.6
-    >>> head, _ = site_head(R, J)
-    >>> bool(np.abs(head.loo_mean - R)[J].mean() < np.abs(R[J]).mean())
+    >>> made, _ = estimate_site(R, J)
+    >>> bool(np.abs(made.loo_mean - R)[J].mean() < np.abs(R[J]).mean())
     True
     """
     scale = float(np.sqrt(np.where(J, R**2, 0.0).sum() / max(J.sum(), 1))) or 1.0
@@ -57,5 +57,5 @@ def site_head(R: Array, J: Mask, dyn: Dynamics | None = None) -> tuple[SiteHead,
         dyn = dyn.in_units(1 / scale)
         post = smooth(Z, J, dyn, chunk=64, overlap=12)
     loo_mean, loo_var = leave_one_out(post, Z, J, dyn.r)
-    head = SiteHead(post.mean * scale, loo_mean * scale, loo_var * scale**2)
-    return head, dyn.in_units(scale)
+    made = SiteEstimate(post.mean * scale, loo_mean * scale, loo_var * scale**2)
+    return made, dyn.in_units(scale)

@@ -26,7 +26,7 @@ from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.privacy.secure_sum import LEAST_SITES
 from flfl.protocol import home
-from flfl.protocol.client import Client, Published
+from flfl.protocol.client import Client, Published, Refusal
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.home import Effort
@@ -248,6 +248,7 @@ class FLFL(BaseRecoverer):
             box = map_box(plane)
         plan = self.plan(box, self.period_) if self._warm is None else self._warm.plan
         instants, step = _instants(self._table, positions)
+        step = step if self._warm is None else self._warm.step
         tables = [
             _Part(self.partition_, sensors, plane, positions, instants, step).table(Y, name)
             for name in self.partition_.site_names
@@ -315,7 +316,11 @@ class FLFL(BaseRecoverer):
         coordinator = Coordinator(
             run.program(), PROTOCOL, names, run.sizes, witness=self.witness, security=sums
         )
-        inprocess.run(coordinator, sites, self.ledger_, self.tap)
+        try:
+            inprocess.run(coordinator, sites, self.ledger_, self.tap)
+        except Refusal as refusal:
+            # One process plays all owners, so the owner's own reason may be told.
+            raise InputError(str(refusal.__cause__ or refusal)) from None
         network = run.network
         assert network is not None
         self.network_ = network
@@ -348,6 +353,7 @@ class FLFL(BaseRecoverer):
                 table.instants,
                 np.array([c for c, _ in rows]),
                 np.array([s for _, s in rows]),
+                np.array([store.held(sensor) for sensor in table.ids]),
             )
         self.remembered_ = Remembered(self.network_, kept, step)
 

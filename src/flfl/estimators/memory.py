@@ -14,22 +14,25 @@ from numpy.typing import NDArray
 from flfl.data.atomic import write_files
 from flfl.errors import InputError
 from flfl.protocol.copy_store import Block, CopyStore, Pin
-from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.state import network_from_arrays, network_to_arrays
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The copies of one site's sensors, as its store has them: (m, N), NaN where there is none."""
+    """The copies of one site's sensors, as its store has them: (m, N), NaN where there is none.
+
+    ``held`` are the numbers from their readings that the sensors are held to (m, 5).
+    """
 
     ids: tuple[str, ...]
     instants: NDArray[np.int64]
     copies: NDArray[np.float64]
     sigmas: NDArray[np.float64]
+    held: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,6 @@ class Remembered:
     def store(self, site: str) -> CopyStore:
         """A store that holds the site's copies."""
         store, kept, network = CopyStore(), self.sites.get(site), self.network
-        errors = {row.tobytes(): e for row, e in zip(network.sensors, network.error, strict=True)}
         for i, sensor in enumerate(kept.ids if kept is not None else ()):
             assert kept is not None
             there = np.isfinite(kept.copies[i])
@@ -68,7 +70,7 @@ class Remembered:
                 last = kept.copies[i, there][-1], kept.sigmas[i, there][-1] ** 2
                 tags = np.zeros(int(there.sum()), np.uint64)
                 pin = Pin(network.transform, self.step, int(kept.instants[0]), network.season)
-                store.pin(sensor, pin, errors.get(digests([sensor])[0].tobytes(), np.nan))
+                store.pin(sensor, pin, kept.held[i])
                 store.append(
                     sensor,
                     Block(
@@ -92,6 +94,7 @@ def save_model(path: str | Path, run: Remembered) -> None:
             f"site{number}.instants": kept.instants,
             f"site{number}.copies": kept.copies,
             f"site{number}.sigmas": kept.sigmas,
+            f"site{number}.held": kept.held,
         }
     header = {
         "format": FORMAT,
@@ -149,6 +152,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Rem
             arrays[f"site{number}.instants"],
             arrays[f"site{number}.copies"],
             arrays[f"site{number}.sigmas"],
+            arrays[f"site{number}.held"],
         )
         for number, (name, ids) in enumerate(header["sites"])
     }

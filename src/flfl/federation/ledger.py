@@ -17,7 +17,7 @@ class Ledger:
         is counted apart as ``keys``, ``shares`` and ``unmask``
     messages_up, messages_down : the same in messages
     rounds : training rounds the coordinator ran (checks and greetings are not rounds)
-    exchanges : question-and-sum exchanges by phase of the run (selection, guard, fit, heads)
+    exchanges : by kind of question
     numbers : independent numbers about readings that were released (0 without messages)
     notes : plain sentences on what the run did by itself (a cut step, an early stop)
 

@@ -198,8 +198,9 @@ def _units(out: Outgoing, state: State, stop: int) -> Index:
     if state.network is not None:
         old = {row.tobytes(): i for i, row in enumerate(state.network.sensors)}
         for n, row in enumerate(out.sensors):
-            if row.tobytes() in old:
-                units[n] = state.network.units_stop[old[row.tobytes()]]
+            at = state.network.units_stop[old[row.tobytes()]] if row.tobytes() in old else 0
+            # A store that was lost has no copies of then: its sensors begin anew.
+            units[n] = at if np.isfinite(out.copies[n, :at]).any() else stop
     return units
 
 
@@ -235,6 +236,11 @@ def _centred(out: Outgoing, state: Published, network: Network) -> Array:
     return np.where(
         np.isfinite(C), (C - (state.offsets @ rows)[:, : state.stop]) / network.scale, 0.0
     )
+
+
+def _there(out: Outgoing, network: Network, rows: Index) -> Mask:
+    """Which of this site's copies in the release it still has (m, N)."""
+    return network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])
 
 
 def _everybody(state: Published, body: Body) -> dict[str, Facts]:
@@ -291,7 +297,7 @@ def _fit(out: Outgoing, state: Published, code: str) -> tuple[State, Answer]:
     network = state.network
     assert network is not None
     rows = network.rows(state.name)
-    J = network.known[rows].astype(float)
+    J = _there(out, network, rows).astype(float)
     C = J * _centred(out, state, network)
     try:
         with np.errstate(all="ignore"):
@@ -452,8 +458,9 @@ def bound(out: Outgoing, state: State) -> Array | None:
         return None
     network = state.network
     rows = network.rows(state.name)
-    noise, sigma2 = network.noise(rows), network.sigma2[rows]
-    C = network.known[rows] * _centred(out, state, network)
+    there, sigma2 = _there(out, network, rows), network.sigma2[rows]
+    noise = np.where(there, network.noise(rows), 0.0)
+    C = there * _centred(out, state, network)
     own = network.weights[rows], network.phi[rows]
     made, numbers = network.design(), network.numbers
     try:
@@ -462,7 +469,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
             total = loadings.unforeseen(C, state.P, noise, own, made, numbers, post)
     except np.linalg.LinAlgError:
         return None  # nothing can be said, so nothing is lowered
-    n = network.known[rows].sum(axis=1)
+    n = there.sum(axis=1)
     spent = np.minimum(state.P.shape[1] / 2, n / 2)
     total = total * n / np.maximum(n - spent, 1.0)
     with np.errstate(invalid="ignore"):

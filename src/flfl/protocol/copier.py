@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from flfl.ensemble.stacking import resolutions
 from flfl.errors import InputError
+from flfl.model.season import fit_offsets
 from flfl.model.transforms import FORWARD, SLOPE
 from flfl.protocol.copy_store import Block, CopyError, CopyStore, Pin, same_readings
 from flfl.protocol.noise import NoiseKey
@@ -156,6 +157,40 @@ def error_in_time(X: Array, known: Mask) -> Array:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """What sensors' noise is measured by: rungs of the ladder (m,), NaN where unknown.
+
+    It is taken from clean readings, so it is taken once: the store holds it from a sensor's first
+    copy on. Taken anew for every table, it would tell about the readings of each.
+
+    Attributes
+    ----------
+    s : error in time without the season
+    swing : error in time with it, at least s
+    steps : resolution, on the transformed scale
+    slope : the transform's, at the median reading
+    """
+
+    s: Array
+    swing: Array
+    steps: Array
+    slope: Array
+
+    @classmethod
+    def of(cls, readings: Readings, season: Array) -> Scale:
+        """From clean readings and the rows of a season (n, N)."""
+        known, transform = readings.known, readings.pin.transform
+        X, J = np.where(known, readings.transformed, 0.0), known.astype(float)
+        s = ladder_up(error_in_time(X - fit_offsets(X, J, season) @ season, known))
+        swing = ladder_up(np.fmax(error_in_time(X, known), s))
+        rows = zip(readings.raw, known, strict=True)
+        median = np.array([np.median(y[k]) if k.any() else np.nan for y, k in rows])
+        slope = ladder_up(SLOPE[transform](median))
+        steps = _scaled(resolutions(readings.raw, known), slope, transform)
+        return cls(s, swing, ladder_up(steps), slope)
+
+
+@dataclass(frozen=True)
 class AddedError:
     """An owner's or a network's setting of the added error.
 
@@ -197,41 +232,37 @@ class AddedError:
         """This owner's setting and a network's, whichever adds more: nobody lowers an owner's."""
         return replace(self, also=self.also.stricter(network) if self.also else network)
 
-    def sigma(self, s: Array, readings: Readings, floor: float = 0.0) -> Array:
+    def sigma(self, s: Array, scale: Scale, transform: str) -> Array:
         """Added error of each sensor (m,) on the transformed scale; NaN: it stays at home.
 
-        ``sigma_i = ladder_up(max(multiple s_i, resolution_i, floor))``. Lengths in the readings'
-        own units are converted by the transform's slope at the sensor's median reading. A sensor
-        stays at home when nothing says how much to add: fewer than 100 readings, or no error at
-        all, and no ``units``.
+        ``sigma_i = ladder_up(max(multiple s_i, steps_i))``, or with units instead of the multiple,
+        converted by the slope. A sensor stays at home when nothing says how much to add: fewer
+        than 100 readings, or no error at all, and no ``units``.
 
         Parameters
         ----------
         s : (m,) errors in time, NaN where unknown
-        readings : the clean readings
-        floor : least added error of the plan, on the transformed scale
+        scale : of the sensors
         """
         if self.units is None and self.multiple == 0:
-            own = np.maximum(0.0 * s, floor)
+            own = 0.0 * s
         else:
-            base = self.multiple * s if self.units is None else _scaled(self.units, readings)
-            steps = _scaled(resolutions(readings.raw, readings.known), readings)
-            own = np.maximum(np.maximum(base, steps), floor)
+            base = self.multiple * s
+            if self.units is not None:
+                base = _scaled(np.full(len(s), self.units), scale.slope, transform)
+            own = np.maximum(base, scale.steps)
             own = np.where(own > 0, own, np.nan)
         own = ladder_up(own)
         if self.also is None:
             return own
-        other = self.also.sigma(s, readings, floor)
+        other = self.also.sigma(s, scale, transform)
         return np.where(np.isnan(other), own, np.maximum(own, other))
 
 
-def _scaled(amount: Array | float, readings: Readings) -> Array:
-    """Lengths in the readings' units on the transformed scale, at the median reading (m,)."""
-    rows = zip(readings.raw, readings.known, strict=True)
-    median = np.array([np.median(y[k]) if k.any() else np.nan for y, k in rows])
+def _scaled(amount: Array, slope: Array, transform: str) -> Array:
+    """Lengths in the readings' units on the transformed scale (m,)."""
     # A square root is too steep near 0 for a slope there to say how far a length reaches.
-    slope = SLOPE[readings.pin.transform](np.maximum(median, amount))
-    return np.asarray(np.where(np.asarray(amount) > 0, amount * slope, 0.0 * median))
+    return np.asarray(amount * np.minimum(slope, SLOPE[transform](amount)))
 
 
 def running_mean(y: Array) -> int:
@@ -273,16 +304,11 @@ def _lagged(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class State:
-    """What the copies made so far foretell of each sensor (m,): value, variance, as of an instant.
-
-    ``made`` holds value and variance after copies made earlier at some of the slots (m, N), NaN
-    where there is none; a reading that comes late is limited by the nearest one before it.
-    """
+    """What the copies made so far foretell of each sensor (m,): value, variance, from when."""
 
     value: Array
     variance: Array
     instant: Index
-    made: tuple[Array, Array] | None = None
 
     @classmethod
     def unknown(cls, m: int) -> State:
@@ -331,18 +357,9 @@ def limit_in_order(
     copies, F, V = (np.full(Z.T.shape, np.nan) for _ in range(3))
     drift, s2, sigma2 = 2 * s**2 / step, s**2, sigma**2
     exact, grain = sigma == 0, np.where(sigma == 0, 1.0, sigma / GRAIN)
-    made = None if state.made is None else (state.made[0].T.copy(), state.made[1].T.copy())
-    earlier = np.zeros(Z.T.shape, bool) if made is None else np.isfinite(made[0])
     Z, new, noise = Z.T.copy(), new.T.copy(), noise.T.copy()  # a slot's numbers side by side
-    some_new, some_earlier = (np.asarray(mask.any(1)) for mask in (new, earlier))
     any_exact = bool(exact.any())
-    for t in np.flatnonzero(some_new | some_earlier):
-        if made is not None and some_earlier[t]:
-            np.copyto(f, made[0][t], where=earlier[t])
-            np.copyto(P, made[1][t], where=earlier[t])
-            np.copyto(at, instants[t], where=earlier[t])
-        if not some_new[t]:
-            continue
+    for t in np.flatnonzero(new.any(1)):
         z, k, n = Z[t], new[t], noise[t]
         ahead = P + drift * (instants[t] - at)
         width = REACH * np.sqrt(ahead + s2)
@@ -368,7 +385,8 @@ class Copier:
     """Makes a site's copies, with its secret, into its store.
 
     Guarantees: a reading has one copy, whatever the table says later; no clean reading but its own
-    enters a copy; without the secret nothing beyond the copy is learnt from its noise.
+    enters a copy; without the secret nothing beyond the copy is learnt from its noise. What comes
+    late, at or before a sensor's last copy, is not copied: it is used at home.
 
     Examples
     --------
@@ -393,7 +411,7 @@ class Copier:
         sigma: Array,
         s: Array,
         slots: slice = slice(None),
-        error: Array | None = None,
+        held: Array | None = None,
     ) -> Copies:
         """The copies of a whole table: stored ones, and new ones for readings in ``slots``.
 
@@ -403,22 +421,29 @@ class Copier:
         sigma : (m,) added error for new copies, NaN for sensors that stay at home
         s : (m,) errors in time; where unknown or 0, the added error stands in
         slots : the stretch to copy now
-        error : (m,) errors in time to publish of sensors without copies so far; None: ``s``
+        held : (m, 5) what the store is to hold of sensors without copies so far: the error in time
+            to publish, and the four numbers of their :class:`Scale`; None: from ``s``
         """
         s = ladder_up(np.where((s > 0) & np.isfinite(sigma), s, sigma))
-        self._check_ids(readings)
+        first = self._check_ids(readings, sigma)
         stored = [self.store.read(sensor, readings.instants) for sensor in readings.ids]
         values = np.array([copies for copies, _ in stored]).reshape(readings.raw.shape)
-        sigmas = np.array([np.nan_to_num(added) for _, added in stored]).reshape(values.shape)
+        values[~first] = np.nan
+        sigmas = np.array([added for _, added in stored]).reshape(values.shape)
+        sigmas = np.where(np.isnan(values), 0.0, sigmas)
         stretch = np.zeros(len(readings.instants), bool)
         stretch[slots] = True
         stretch &= readings.instants > self.store.start
-        new = readings.known & stretch & np.isnan(values) & np.isfinite(sigma)[:, None]
+        new = readings.known & stretch & np.isfinite(sigma)[:, None]
+        for n, sensor in enumerate(readings.ids):
+            last = self.store.last(sensor)
+            new[n] &= last is None or readings.instants > last.instant
         speaking = np.flatnonzero(new.any(1))
         if len(speaking):
             tags = self._check_readings(readings, speaking)
-            published = s if error is None else error
-            made = self._make(readings, new, sigma, s, speaking, tags, published)
+            if held is None:
+                held = np.column_stack([s, s, s, 0 * s, np.ones_like(s)])
+            made = self._make(readings, new, sigma, s, speaking, tags, held)
             values = np.where(new, made, values)
             sigmas = np.where(new, sigma[:, None], sigmas)
         errors = np.array([self.store.error(sensor) for sensor in readings.ids])
@@ -432,7 +457,7 @@ class Copier:
         s: Array,
         rows: Index,
         tags: NDArray[np.uint64],
-        error: Array,
+        held: Array,
     ) -> Array:
         """New copies of some sensors, into the store; NaN where there is none (m, N)."""
         used = np.flatnonzero(new.any(0))
@@ -453,7 +478,7 @@ class Copier:
             ]
             return np.concatenate(drawn)
 
-        state = self._state(ids, instants)
+        state = self._state(ids)
         step = readings.pin.step_seconds
         copies, F, V = limit_in_order(
             Z, new, noise, sigma[rows], s[rows], instants, step, state, redraw=redraw
@@ -462,7 +487,7 @@ class Copier:
             for n, k in enumerate(new):
                 end = np.flatnonzero(k)[-1]
                 added = np.full(k.sum(), sigma[rows[n]])
-                self.store.pin(ids[n], readings.pin, error[rows[n]])
+                self.store.pin(ids[n], readings.pin, held[rows[n]])
                 self.store.append(
                     ids[n],
                     Block(instants[k], copies[n, k], added, tags[n, k], F[n, end], V[n, end]),
@@ -471,36 +496,44 @@ class Copier:
         values[rows, part] = copies
         return values
 
-    def _state(self, ids: list[str], instants: Index) -> State:
-        """What the stored copies foretell at the first slot, and after each of theirs."""
+    def _state(self, ids: list[str]) -> State:
+        """What the stored copies foretell."""
         start = State.unknown(len(ids))
         for n, sensor in enumerate(ids):
-            forecast = self.store.before(sensor, int(instants[0]))
+            forecast = self.store.last(sensor)
             if forecast is not None:
                 start.value[n], start.variance[n] = forecast.value, forecast.variance
                 start.instant[n] = forecast.instant
-        made = [self.store.forecasts(sensor, instants) for sensor in ids]
-        return replace(start, made=(np.array([f for f, _ in made]), np.array([P for _, P in made])))
+        return start
 
-    def _check_ids(self, readings: Readings) -> None:
-        """No sensor twice, and none that was copied in another way."""
+    def _check_ids(self, readings: Readings, sigma: Array) -> Mask:
+        """No sensor twice, and none that was copied in another way.
+
+        Returns which rows are their sensor's first (m,): a second one has no copies.
+        """
         names: dict[str, str] = {}
-        for sensor in readings.ids:
+        first = []
+        for sensor, added in zip(readings.ids, sigma, strict=True):
             own = self.store.permanent(sensor)
-            if own in names:
+            if own in names and np.isfinite(added):
                 raise CopyError(
                     "one sensor twice",
                     f"{names[own]} and {sensor} are one sensor; leave one of them out of the table",
                     sensor,
                 )
-            names[own] = sensor
+            first.append(own not in names)
+            names.setdefault(own, sensor)
             if self.store.pinned(sensor) is not None:
                 self.store.pin(sensor, readings.pin)
+        return np.array(first, bool)
 
     def _check_readings(self, readings: Readings, rows: Index) -> NDArray[np.uint64]:
-        """Refuse what would be second copies; returns the tags of the readings (len(rows), N)."""
+        """Refuse what would be second copies; returns the tags of the readings (len(rows), N), 0
+        where a reading equals the one before it."""
         tags = np.zeros((len(rows), len(readings.instants)), np.uint64)
-        seen = self.store.tags(readings.instants)
+        # All that was ever copied counts: a table in small pieces must not hide a renaming.
+        grid, seen = self.store.tags(readings.instants)
+        here = np.searchsorted(grid, readings.instants)
         for n, i in enumerate(rows):
             sensor, k = readings.ids[i], readings.known[i]
             window = running_mean(np.where(k, readings.raw[i], np.nan))
@@ -512,12 +545,15 @@ class Copier:
                     f"value in {window} and leave the others empty, or leave the sensor out",
                     sensor,
                 )
+            at = np.flatnonzero(k)
+            k = np.zeros_like(k)
+            k[at[1:]] = np.diff(readings.raw[i, at]) != 0  # stuck sensors are not one sensor
             tags[n, k] = self._noise.tags(readings.instants[k], readings.raw[i, k])
-            changing = np.zeros_like(k)
-            changing[np.flatnonzero(k)[1:]] = np.diff(readings.raw[i, k]) != 0
             own = self.store.permanent(sensor)
+            mine = seen.get(own, np.zeros(len(grid), np.uint64))
+            mine[here] = np.where(k, tags[n], mine[here])
             others = {name: other for name, other in seen.items() if name != own}
-            twin = same_readings(np.where(changing, tags[n], np.uint64(0)), others)
+            twin = same_readings(mine, others)
             if twin is not None and not self.store.is_own(sensor):
                 raise CopyError(
                     "renamed",
@@ -526,5 +562,5 @@ class Copier:
                     f"own, say so with CopyStore.alias({sensor!r}, {sensor!r})",
                     sensor,
                 )
-            seen.setdefault(own, tags[n])
+            seen[own] = mine
         return tags

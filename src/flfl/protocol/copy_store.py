@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flfl.errors import FLFLError, InputError
 
@@ -27,6 +27,7 @@ Code = Literal[
     "store missing",
     "store exists",
     "store damaged",
+    "store older",
     "already copied",
     "not a block",
     "too early",
@@ -48,7 +49,7 @@ create table about (name text primary key, value)
 
 create table pin (
     sensor text primary key, transform text, step integer, origin integer, season integer,
-    error real
+    error real, s real, swing real, steps real, slope real
 )
 
 create table alias (new text primary key, old text not null)
@@ -131,21 +132,20 @@ class Forecast:
 
 @dataclass(frozen=True)
 class _Stored:
-    """Some copies of one sensor in order of time, with the forecast after each (n,)."""
+    """Some copies of one sensor in order of time (n,)."""
 
     instants: Index
     copies: Array
     sigmas: Array
     tags: Words
-    forecasts: Array
-    variances: Array
 
 
 class CopyStore:
     """The copies of one site, in an existing file or in memory.
 
     Guarantees: a (sensor, instant) has one copy, which is never changed nor taken back; an append
-    is there as a whole, on the disk, or not at all.
+    is there as a whole, on the disk, or not at all. The marker counts what was written: an older
+    state of the store is not opened with it.
 
     Examples
     --------
@@ -161,6 +161,7 @@ class CopyStore:
 
     def __init__(self, path: str | Path = ":memory:") -> None:
         self.path = str(path)
+        self._marker: Path | None = None
         if self.path != ":memory:":
             if not Path(path).is_file():
                 raise _missing(path)
@@ -200,7 +201,8 @@ class CopyStore:
             )
         if start_after is not None:
             store.start_after(start_after)
-        _write(marker, store.id)
+        store._marker = marker
+        store._mark()
         return store
 
     @classmethod
@@ -209,9 +211,11 @@ class CopyStore:
         if not Path(marker).is_file() or not Path(path).is_file():
             raise _missing(path)
         store = cls(path)
-        if store.id != Path(marker).read_text().strip():
+        name, _, written = Path(marker).read_text().strip().partition(" ")
+        if store.id != name or store.written < int(written or 0):
             store.close()
-            raise _missing(path)
+            raise _missing(path) if store.id != name else _older(path)
+        store._marker = Path(marker)
         return store
 
     def close(self) -> None:
@@ -225,12 +229,28 @@ class CopyStore:
             yield
             return
         self._run("begin immediate")
+        before = self._db.total_changes
         try:
             yield
+            changed = self._db.total_changes > before
+            if changed:
+                self._put("written", self.written + 1)
             self._run("commit")
         finally:
             if self._db.in_transaction:
                 self._db.rollback()
+        # A kill before this leaves a store that is ahead of its marker, which is none the worse.
+        if changed:
+            self._mark()
+
+    @property
+    def written(self) -> int:
+        """How often something was written."""
+        return int(self._get("written") or 0)
+
+    def _mark(self) -> None:
+        if self._marker is not None:
+            _write(self._marker, f"{self.id} {self.written}")
 
     def start_after(self, instant: int) -> None:
         """Never copy at or before ``instant``; it only moves forward."""
@@ -276,14 +296,16 @@ class CopyStore:
         """Whether the owner said that this is an instrument of its own."""
         return bool(self._run("select 1 from alias where new = ? and old = new", sensor))
 
-    def pin(self, sensor: str, pin: Pin, error: float = np.nan) -> None:
-        """Hold a sensor to one way of copying, and to the error in time that is published of it."""
+    def pin(self, sensor: str, pin: Pin, numbers: ArrayLike = (np.nan,) * 5) -> None:
+        """Hold a sensor to one way of copying, and to five numbers that come from its readings:
+        the error in time that is published of it, and its scale (s, swing, steps, slope)."""
         with self.transaction():
             held = self.pinned(sensor)
             if held is None:
                 row = (pin.transform, int(pin.step_seconds), int(pin.origin_seconds))
-                own = (self.permanent(sensor), *row, int(pin.season), float(error))
-                self._run("insert into pin values (?, ?, ?, ?, ?, ?)", *own)
+                five = np.asarray(numbers, float).tolist()
+                own = (self.permanent(sensor), *row, int(pin.season), *five)
+                self._run(f"insert into pin values ({', '.join('?' * 10)})", *own)
             elif held != pin:
                 raise CopyError(
                     "pinned",
@@ -298,10 +320,15 @@ class CopyStore:
         rows = self._run(query, self.permanent(sensor))
         return Pin(*rows[0]) if rows else None
 
+    def held(self, sensor: str) -> Array:
+        """The numbers that a sensor is held to (5,), NaN before its first copy."""
+        query = "select error, s, swing, steps, slope from pin where sensor = ?"
+        rows = self._run(query, self.permanent(sensor))
+        return np.array(rows[0] if rows else [None] * 5, float)
+
     def error(self, sensor: str) -> float:
         """The error in time that is published of a sensor, NaN before its first copy."""
-        rows = self._run("select error from pin where sensor = ?", self.permanent(sensor))
-        return float(rows[0][0]) if rows and rows[0][0] is not None else np.nan
+        return float(self.held(sensor)[0])
 
     @property
     def vote(self) -> tuple[str, int, bool] | None:
@@ -319,7 +346,7 @@ class CopyStore:
                 self._put("vote", f"{transform} {season} {int(negative)}")
 
     def append(self, sensor: str, block: Block) -> None:
-        """Add copies at instants that have none."""
+        """Add copies after the last one of a sensor."""
         sensor = self.permanent(sensor)
         instants = np.asarray(block.instants, np.int64)
         arrays = (instants, block.copies, block.sigmas, block.tags)
@@ -340,8 +367,13 @@ class CopyStore:
             for array, kind in zip(arrays, ("<i8", "<f8", "<f8", "<u8"), strict=True)
         ]
         with self.transaction():
-            if np.isin(instants, self._load(sensor, first, last).instants).any():
-                raise CopyError("already copied", f"{sensor}: a reading has one copy, for ever")
+            end = self.last(sensor)
+            if end is not None and first <= end.instant:
+                raise CopyError(
+                    "already copied",
+                    f"{sensor}: a reading has one copy, for ever, and none that comes after later "
+                    "ones",
+                )
             state = (float(block.forecast), float(block.variance))
             row = (sensor, first, last, *blobs, *state)
             self._run("insert into block values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
@@ -351,39 +383,21 @@ class CopyStore:
         stored, found, at = self._find(sensor, instants)
         return _spread(stored.copies, found, at), _spread(stored.sigmas, found, at)
 
-    def forecasts(self, sensor: str, instants: Index) -> tuple[Array, Array]:
-        """Forecast and its variance after the copy at each instant (n,), NaN where there is none.
-
-        After the last copy of a block they are what its maker knew; inside a block they are the
-        copy and its own variance.
-        """
-        stored, found, at = self._find(sensor, instants)
-        return _spread(stored.forecasts, found, at), _spread(stored.variances, found, at)
-
-    def before(self, sensor: str, instant: int) -> Forecast | None:
-        """The forecast from the nearest copy before an instant."""
-        query = "select max(first) from block where sensor = ? and first < ?"
-        ((first,),) = self._run(query, self.permanent(sensor), int(instant))
-        if first is None:
-            return None
-        stored = self._load(sensor, first, int(instant) - 1)
-        n = int(np.searchsorted(stored.instants, instant)) - 1
-        state = float(stored.forecasts[n]), float(stored.variances[n])
-        return Forecast(int(stored.instants[n]), *state)
-
     def last(self, sensor: str) -> Forecast | None:
         """The forecast after a sensor's last copy."""
         query = "select last, forecast, variance from block where sensor = ? order by last desc"
         rows = self._run(query + " limit 1", self.permanent(sensor))
         return Forecast(*rows[0]) if rows else None
 
-    def tags(self, instants: Index) -> dict[str, Words]:
-        """The tags of each stored sensor at some instants (n,), 0 where there is none."""
-        found = {sensor: self._find(sensor, instants) for sensor in self.sensors}
-        return {
-            sensor: np.where(there, _at(stored.tags, at), np.uint64(0))
-            for sensor, (stored, there, at) in found.items()
-        }
+    def tags(self, instants: Index) -> tuple[Index, dict[str, Words]]:
+        """Some instants with all that have a copy (n,), and the tags of each stored sensor there,
+        0 where there is none."""
+        stored = {sensor: self._load(sensor, *_ALWAYS) for sensor in self.sensors}
+        grid = np.unique(np.concatenate([instants, *(own.instants for own in stored.values())]))
+        tags = {sensor: np.zeros(len(grid), np.uint64) for sensor in stored}
+        for sensor, own in stored.items():
+            tags[sensor][np.searchsorted(grid, own.instants)] = own.tags
+        return grid, tags
 
     def coarser(self, sensor: str, step_seconds: int) -> tuple[Index, Array, Array]:
         """Means of the stored copies over longer steps: instants, copies and sigmas.
@@ -408,23 +422,17 @@ class CopyStore:
     def _load(self, sensor: str, low: int, high: int) -> _Stored:
         """All copies in the blocks that touch low..high."""
         query = (
-            "select instants, copies, sigmas, tags, forecast, variance from block "
-            "where sensor = ? and first <= ? and last >= ?"
+            "select instants, copies, sigmas, tags from block "
+            "where sensor = ? and first <= ? and last >= ? order by first"
         )
         rows = self._run(query, self.permanent(sensor), high, low)
-        if not rows:
-            return _Stored(*(np.zeros(0, kind) for kind in ("i8", "f8", "f8", "u8", "f8", "f8")))
-        *blobs, forecast, variance = zip(*rows, strict=True)
-        instants, copies, sigmas, tags = (
-            np.frombuffer(b"".join(blob), kind)
-            for blob, kind in zip(blobs, ("<i8", "<f8", "<f8", "<u8"), strict=True)
+        blobs = zip(*rows, strict=True) if rows else [()] * 4
+        return _Stored(
+            *(
+                np.frombuffer(b"".join(blob), kind)
+                for blob, kind in zip(blobs, ("<i8", "<f8", "<f8", "<u8"), strict=True)
+            )
         )
-        forecasts, variances = copies.copy(), sigmas**2
-        ends = np.cumsum([len(blob) // 8 for blob in blobs[0]]) - 1
-        forecasts[ends], variances[ends] = forecast, variance
-        order = np.argsort(instants, kind="stable")
-        columns = (instants, copies, sigmas, tags, forecasts, variances)
-        return _Stored(*(column[order] for column in columns))
 
     def _find(self, sensor: str, instants: Index) -> tuple[_Stored, NDArray[np.bool_], Index]:
         """Copies around some instants; at which of these there is one, and its place."""
@@ -484,6 +492,15 @@ def _missing(path: str | Path) -> CopyError:
         "store missing",
         f"the copy store {path} that belongs to this site is missing; restore it and its marker "
         "from a backup, or join as new from the next unreleased slot with "
+        "CopyStore.create(path, marker, start_after=INSTANT), the last instant that was released",
+    )
+
+
+def _older(path: str | Path) -> CopyError:
+    return CopyError(
+        "store older",
+        f"the copy store {path} is older than its marker: copies that were released are not in it; "
+        "restore a newer one, or move it away and join as new from the next unreleased slot with "
         "CopyStore.create(path, marker, start_after=INSTANT), the last instant that was released",
     )
 

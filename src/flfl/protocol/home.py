@@ -15,7 +15,8 @@ from flfl.model.season import fit_offsets, season_rows
 from flfl.model.state_space import Dynamics
 from flfl.model.transforms import FORWARD
 from flfl.protocol import public
-from flfl.protocol.owner import Outgoing, Table, Trial
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import Outgoing, Table, Trial, digests
 from flfl.protocol.public import Network
 
 Array = NDArray[np.float64]
@@ -55,25 +56,51 @@ def finish(
     own : the owner's rows in the network, what it let out, and the centre and season of its
         copies; None for sensors that had no part in the release
     """
+    rng = np.random.default_rng(effort.seed)
+    held = estimate.draw(table.known, rng)
     rows = season_rows(table.positions, trial[1])
     X = FORWARD[trial[0]](np.where(table.known, table.raw, 0.0))
-    # The release is in units of the copies; at home centre and season are those of clean readings.
-    offset = fit_offsets(X, table.known.astype(float), rows) @ rows
+    # The release is in units of the copies; at home centre and season are those of clean readings:
+    # without the held-out ones while candidates are judged, with them for the result.
+    offset, before = (
+        fit_offsets(X, used.astype(float), rows) @ rows
+        for used in (table.known, table.known & ~held)
+    )
     scale = _own_scale(X - offset, table) if network is None else network.scale
     units = Units(trial[0], offset, scale)
-    Y = units.forward(table.raw, table.known)
-    shared, guess = _shared(table, network, own, Y)
+    shared, guess = _shared(table, network, own, units.forward(table.raw, table.known))
     home = Home(
         table.raw,
-        Y,
         table.known,
+        held,
         units,
+        Units(trial[0], before, scale),
         guess,
         phase(table.positions, effort.period),
         effort.boost,
         effort.coverage,
     )
-    return estimate.recover(home, shared, np.random.default_rng(effort.seed))
+    return estimate.recover(home, shared, rng)
+
+
+def own_part(
+    table: Table, network: Network, store: CopyStore
+) -> tuple[Index, Outgoing, Array] | None:
+    """What an owner that was away has in the release, from its store: see ``own`` of `finish`.
+
+    None where it has nothing in it, or has other sensors now.
+    """
+    rows = {digest.tobytes(): n for n, digest in enumerate(network.sensors)}
+    sensors = digests(table.ids)
+    at = np.array([rows.get(digest.tobytes(), -1) for digest in sensors])
+    if (at < 0).any() or not network.known[at].any():
+        return None
+    stored = [store.read(sensor, table.instants) for sensor in table.ids]
+    copies = np.array([values for values, _ in stored]).reshape(table.raw.shape)
+    J = np.isfinite(copies) & (np.arange(copies.shape[1]) < network.units_stop[at][:, None])
+    waves = season_rows(table.positions, network.season)
+    offsets = fit_offsets(np.where(J, copies, 0.0), J.astype(float), waves)
+    return at, Outgoing(sensors, network.places[at], copies=copies), offsets
 
 
 def _own_scale(Y: Array, table: Table) -> float:
@@ -100,7 +127,7 @@ def _shared(
     P, r = np.zeros((m, network.P.shape[1])), quiet
     if own is not None:
         at, out, offsets = own
-        made = made - network.design(at)
+        made = made - network.design(at, np.isfinite(out.copies[:, : network.n_slots]))
         z = z - _own_part(network, at, out, offsets, season_rows(table.positions, network.season))
         speaks = network.known[at].any(axis=1)
         P = network.P[at]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from flfl.protocol.copier import (
     Copier,
     Copies,
     Readings,
-    error_in_time,
+    Scale,
     is_reading,
     ladder_up,
 )
@@ -35,7 +35,7 @@ Trial = tuple[str, int]
 
 SEASON_GAIN = 0.98
 """A season must lower the error to this share to be voted for."""
-LEAST_SHARE = 0.25
+LEAST_SHARE = 0.5
 """The pilot lowers a sensor's noise to this share at the most."""
 LEAST_ERROR = 1e-30
 """Errors below that are rounding."""
@@ -94,7 +94,7 @@ class Owner:
 
     Parameters
     ----------
-    added_error : the owner's own setting, which nobody can lower
+    added_error : the owner's own setting, which no plan lowers
     """
 
     def __init__(self, table: Table, copier: Copier, added_error: AddedError) -> None:
@@ -137,7 +137,8 @@ class Owner:
         """Copies until the end of a stretch of slots, made once and for ever.
 
         Of the readings' scale nothing counts but a rung of the ladder, whatever multiple of it a
-        network wishes for: else many wishes would find the scale itself.
+        network wishes for: else many wishes would find the scale itself. And it counts once, at
+        a sensor's first copy: else many windows would find the readings.
 
         Parameters
         ----------
@@ -153,17 +154,14 @@ class Owner:
             t.known,
             Pin(trial[0], t.step, int(t.instants[0]) if len(t.instants) else 0, trial[1]),
         )
-        X = np.where(readings.known, readings.transformed, 0.0)
-        J = readings.known.astype(float)
-        rows = season_rows(t.positions, trial[1])
-        s = ladder_up(error_in_time(X - fit_offsets(X, J, rows) @ rows, readings.known))
+        scale = self._scale(readings, season_rows(t.positions, trial[1]))
+        s = scale.s
         quiet = s if bound is None else np.clip(np.fmin(bound, s), LEAST_SHARE * s, s)
-        sigma = self._added.stricter(AddedError(wish)).sigma(quiet, readings)
+        sigma = self._added.stricter(AddedError(wish)).sigma(quiet, scale, trial[0])
         sensible = (sigma == 0) | ((sigma >= LEAST_ERROR) & (sigma <= LARGEST))
         sigma = np.where(sensible, sigma, np.nan)
-        swing = np.fmax(error_in_time(X, readings.known), s)
         error = ladder_up(np.fmax(np.where(s > 0, s, sigma), LEAST_ERROR))
-        copies = self._copy(readings, sigma, swing, slots, error)
+        copies = self._copy(readings, sigma, slots, error, scale)
         there = copies.known & (np.arange(len(t.instants)) < slots.stop)
         return replace(
             self.public,
@@ -172,18 +170,29 @@ class Owner:
             sigma=np.where(there, copies.sigma, 0.0),
         )
 
+    def _scale(self, readings: Readings, season: Array) -> Scale:
+        """Of sensors without copies from their readings; of the others as it was then."""
+        numbers = np.column_stack(astuple(Scale.of(readings, season)))
+        for row, sensor in enumerate(readings.ids):
+            if self.store.pinned(sensor) is not None:
+                numbers[row] = self.store.held(sensor)[1:]
+        return Scale(*numbers.T)
+
     def _copy(
-        self, readings: Readings, sigma: Array, s: Array, slots: slice, error: Array
+        self, readings: Readings, sigma: Array, slots: slice, error: Array, scale: Scale
     ) -> Copies:
         """Copies; a sensor that must not be copied stays at home instead of stopping the site."""
-        try:
-            return self._copier.copy(readings, sigma, s, slots, error)
-        except CopyError as fault:
-            if fault.sensor is None:
-                raise
-            row = readings.ids.index(fault.sensor)
-            sigma = np.where(np.arange(len(sigma)) == row, np.nan, sigma)
-            return self._copy(readings, sigma, s, slots, error)
+        held = np.column_stack([error, *astuple(scale)])
+        while True:
+            try:
+                return self._copier.copy(readings, sigma, scale.swing, slots, held)
+            except CopyError as fault:
+                # The last sensor of that name: an earlier one may have its copies.
+                rows = [n for n, sensor in enumerate(readings.ids) if sensor == fault.sensor]
+                rows = [n for n in rows if np.isfinite(sigma[n])]
+                if not rows:
+                    raise
+                sigma = np.where(np.arange(len(sigma)) == rows[-1], np.nan, sigma)
 
 
 def _medians(values: Array, known: Mask) -> Array:

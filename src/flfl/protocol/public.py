@@ -10,16 +10,16 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flfl.model import loadings
-from flfl.model.basis import keyed_signs, smooth_basis
+from flfl.model.basis import Basis, keyed_signs, smooth_basis
 from flfl.model.season import HARMONICS, season_rows
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
-from flfl.protocol.plan import COMPONENTS, Plan
+from flfl.protocol.plan import COMPONENTS, Box, Plan
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -172,10 +172,13 @@ class Network:
         """Variance of some sensors' copies around ``p . q``, 0 where there is no copy (m, N)."""
         return self.known[rows] * self.r[rows, None] + self.sigma2[rows]
 
-    def design(self, rows: Index | slice = slice(None)) -> loadings.Design:
-        """How some sensors enter the release."""
-        args = self.P[rows], self.noise(rows), self.weights[rows], self.phi[rows]
-        return loadings.design(*args)
+    def design(
+        self, rows: Index | slice = slice(None), there: Mask | None = None
+    ) -> loadings.Design:
+        """How some sensors enter the release, with all of their copies or with some (m, N)."""
+        noise = self.noise(rows)
+        noise = noise if there is None else np.where(there, noise, 0.0)
+        return loadings.design(self.P[rows], noise, self.weights[rows], self.phi[rows])
 
 
 def components(n_sensors: int) -> int:
@@ -188,12 +191,18 @@ def rank_of(plan: Plan, n_sensors: int, n_slots: int) -> int:
     return max(1, min(plan.rank, n_sensors - 1, n_slots // 10))
 
 
+@lru_cache(maxsize=8)
+def _founded(box: Box, size: int) -> Basis:
+    """The functions that a network was founded with."""
+    low, high = np.array(box, dtype=float)
+    return smooth_basis(low, high, size)
+
+
 def basis_at(plan: Plan, places: Array, sensors: Index, size: int) -> Array:
     """The fixed functions at the sensors: smooth on the map, else keyed signs (M, size)."""
     if plan.box is None:
         return keyed_signs([row.tobytes() for row in sensors], size)
-    low, high = np.array(plan.box, dtype=float)
-    made = smooth_basis(low, high, size).at(places)
+    made = _founded(plan.box, size).at(places)
     rest = keyed_signs([row.tobytes() for row in sensors], size + 1)[:, 1 + made.shape[1] :]
     return np.concatenate([made, rest], axis=1)
 
@@ -282,7 +291,9 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
     stretch = Stretch(known, sigma, numbers, np.zeros((L, K)))
     grown = replace(grown, stretches=(*stretches, stretch))
     units = np.concatenate([network.units_stop, np.full(len(new), grown.n_slots)])
-    grown = replace(grown, units_stop=np.full(M, grown.n_slots) if moved else units)
+    # A site that is away keeps the units that its part of the release is in.
+    units = np.where(moved & (site >= 0), grown.n_slots, units)
+    grown = replace(grown, units_stop=units)
     return _with_newcomers(grown) if len(new) and network.P.size else grown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,8 +154,3 @@ class _Reader:
             raise InputError("the saved network is damaged")
         self._at += size
         return self._flat[self._at - size : self._at].reshape(shape).copy()
-
-
-def plan_to_json(plan: Plan) -> str:
-    """A plan as text."""
-    return json.dumps(asdict(plan), sort_keys=True)
