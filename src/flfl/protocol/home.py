@@ -97,7 +97,8 @@ def own_part(
         return None
     stored = [store.read(sensor, table.instants) for sensor in table.ids]
     copies = np.array([values for values, _ in stored]).reshape(table.raw.shape)
-    J = np.isfinite(copies) & (np.arange(copies.shape[1]) < network.units_stop[at][:, None])
+    earlier = np.arange(len(table.instants)) < network.units_stop[at][:, None]
+    J = np.isfinite(copies) & earlier
     waves = season_rows(table.positions, network.season)
     offsets = fit_offsets(np.where(J, copies, 0.0), J.astype(float), waves)
     return at, Outgoing(sensors, network.places[at], copies=copies), offsets
