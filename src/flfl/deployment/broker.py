@@ -37,7 +37,7 @@ def broker_of(settings: BrokerSettings | None, where: str) -> Broker:
         raise InputError(
             "'broker' is missing",
             where=where,
-            remedy="Add [broker] with host, or for a site under Flower [flower] with socket",
+            remedy="Add [broker] with host; a site under Flower needs none and is started by flwr",
         )
     files = (settings.authority, settings.certificate, settings.key)
     certificates = None
