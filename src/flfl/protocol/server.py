@@ -75,6 +75,10 @@ class Coordination:
     network: Network | None = None
     sizes: dict[str, int] = field(default_factory=dict)
     _seen: bytes = bytes(32)
+    _signatures: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty((0, SIGNATURE), np.int64)
+    )
+    _next: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 0)), np.empty(0)))
 
     def program(self) -> Program:
         """The questions of the run."""
