@@ -13,8 +13,8 @@ setup: .venv/core.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
-.venv/dev.stamp: .venv/core.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+.venv/dev.stamp: .venv/core.stamp bench/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable './bench[neural]'
 	touch $@
 
 demo: setup
@@ -34,7 +34,7 @@ docs: setup
 	$(BIN)/python -m flfl.cli.document docs/cli.md
 
 slow: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests bench/tests
 
 clean:
 	rm -rf .venv flfl-demo

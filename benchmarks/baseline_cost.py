@@ -16,7 +16,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.baselines import METHODS, create
+from flfl.methods import create, methods
 
 SENSORS, SLOTS, RATE = 36, 8647, 0.5
 RANK = 10
@@ -54,18 +54,18 @@ def bare_seconds(table: np.ndarray, rank: int, repeats: int = 20) -> float:
 def fit_seconds(name: str, table: np.ndarray, rounds: int, rank: int) -> tuple[float, int, int]:
     """Processor seconds, rounds run and bytes of one fit."""
     options = {"rounds": rounds}
-    if "rank" in inspect.signature(METHODS[name].build).parameters:
+    if "rank" in inspect.signature(methods()[name].build).parameters:
         options["rank"] = rank
     model = create(name, **options)
     start = time.process_time()
-    ledger = model.fit(table).ledger_
-    return time.process_time() - start, ledger.rounds, ledger.bytes_up + ledger.bytes_down
+    traffic = model.fit(table).traffic_
+    return time.process_time() - start, traffic.rounds, traffic.bytes_up + traffic.bytes_down
 
 
 def main() -> None:
     federated = [
         name
-        for name, method in METHODS.items()
+        for name, method in methods().items()
         if method.federated and method.available and name not in ASIDE
     ]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -1,6 +1,6 @@
-"""The table of ``docs/baselines.md`` from rows of ``flfl benchmark``: one seed, three rates.
+"""The table of ``docs/baselines.md`` from rows of ``flfl-bench run``: one seed, three rates.
 
-    flfl benchmark experiments/paper_table.toml --out table
+    flfl-bench run experiments/paper_table.toml --out table
     python benchmarks/baselines.py table/rows.parquet > table.md
 
 Processor seconds are those of tuning and the final fit together; the last line adds them up.
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from flfl.benchmark.paper import DATA, printed
 from flfl.report.words import figure, size
+from flfl_bench.paper import DATA, printed
 
 RATES = (0.1, 0.5, 0.9)
 PRINTED_AS = {"flfl-paper": "flfl", "flfl": "none"}

@@ -20,9 +20,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from flfl.benchmark.memory import PeakMemory
-from flfl.data import inspect_table, read_readings, write_recovered
-from flfl.data.sensors import Sensors
+from flfl.io.inspection import inspect_table
+from flfl.io.read import read_readings
+from flfl.io.sensors import Sensors
+from flfl.io.write import write_recovered
+from flfl.peak_memory import PeakMemory
 
 MB = 1e6
 RATIO, MATRICES = 3, 4

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from flfl.deployment.simulation import in_one_process
+from flfl.service.simulation import in_one_process
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 SITES = ["north", "south", "east"]
@@ -42,9 +42,9 @@ def one_process(folder: Path) -> tuple[float, int, float]:
     """The same run in this process: seconds, rounds, and messages to each site."""
     start = time.perf_counter()
     paths = [folder / f"{site}.toml" for site in SITES]
-    _, ledger = in_one_process(folder / "coordinator.toml", paths, folder / "one-process")
+    _, traffic = in_one_process(folder / "coordinator.toml", paths, folder / "one-process")
     seconds = time.perf_counter() - start
-    return seconds, ledger.rounds, sum(ledger.messages_down.values()) / len(SITES)
+    return seconds, traffic.rounds, sum(traffic.messages_down.values()) / len(SITES)
 
 
 def main() -> None:

@@ -25,12 +25,12 @@ import numpy as np
 import pandas as pd
 
 from flfl.audit import Case, watch
-from flfl.audit.auditing import ATTACKS, attacked
 from flfl.audit.checks import check
-from flfl.benchmark.evaluate import training_mask
-from flfl.data.datasets import load_dataset
-from flfl.data.read import from_frame
-from flfl.data.sensors import Sensors
+from flfl.audit.run import ATTACKS, attacked
+from flfl.datasets.catalogue import load_dataset
+from flfl.evaluation import training_mask
+from flfl.io.read import from_frame
+from flfl.io.sensors import Sensors
 
 DATA = (
     "D1_beijing_co",
@@ -117,7 +117,7 @@ def run(cell: Cell) -> dict[str, Any]:
         "mae": np.abs(error).mean(),
         "rmse": np.sqrt((error**2).mean()),
         "coverage": inside[hidden].mean(),
-        "numbers_per_reading": model.ledger_.numbers / kept.sum(),
+        "numbers_per_reading": model.traffic_.numbers / kept.sum(),
     }
     if view is not None and owned_truth is not None:
         row |= read(Case(view, owned_truth, cell.seed))

@@ -24,10 +24,10 @@ import numpy as np
 import together
 from broker import Mosquitto
 from deployed import Deployment, pooled
-from flfl.data.synth import synthesize
-from flfl.engines import inprocess
-from flfl.engines.dispatcher import Patience
-from flfl.engines.mqtt.link import Broker, Link
+from flfl.datasets.synthetic import synthesize
+from flfl.transport import local
+from flfl.transport.dispatcher import Patience
+from flfl.transport.mqtt.link import Broker, Link
 from parties import parties
 
 
@@ -42,16 +42,16 @@ def rounds(slots: int) -> None:
             max(n_sites, 24), slots, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0)
         )
         seconds = []
-        for carry in (inprocess.run, together.run):
-            coordinator, sites, ledger, _ = parties(*network, n_sites=n_sites, secure=True)
+        for carry in (local.run, together.run):
+            coordinator, sites, traffic, _ = parties(*network, n_sites=n_sites, secure=True)
             where = {}
             if carry is together.run:
                 where = {"broker": broker, "patience": Patience(600, finish_within=3600)}
             start = time.perf_counter()
-            carry(coordinator, sites, ledger, **where)
-            seconds.append((time.perf_counter() - start) / ledger.rounds)
+            carry(coordinator, sites, traffic, **where)
+            seconds.append((time.perf_counter() - start) / traffic.rounds)
         print(
-            f"| {n_sites} | {ledger.rounds} | {seconds[0]:.3f} | {seconds[1]:.3f}"
+            f"| {n_sites} | {traffic.rounds} | {seconds[0]:.3f} | {seconds[1]:.3f}"
             f" | {seconds[1] / seconds[0]:.2f} |",
             flush=True,
         )
@@ -68,8 +68,8 @@ def resident(pid: int | str = "self") -> float:
 
 def idle(n_sites: int, minutes: float) -> None:
     """A coordinator that holds many idle sites: its memory over time."""
-    from flfl.deployment import keys
-    from flfl.privacy.secure_sum import Identity
+    from flfl.secagg import Identity
+    from flfl.service import keys
 
     folder = Path(tempfile.mkdtemp())
     deployment = Deployment(folder, pooled(6, 48, n_sites=3), tls=False, run="every = 86400")
@@ -125,7 +125,7 @@ def memory(slots: int, effort: str) -> None:
     config.write_text(config.read_text().replace('effort = "quick"', f'effort = "{effort}"'))
     deployment.start("coordinator", "site1", "site2", "site3")
     site = subprocess.Popen(
-        [sys.executable, "-m", "flfl.deployment.run_site", str(folder / "site0.toml"), "--once"]
+        [sys.executable, "-m", "flfl.service.run_site", str(folder / "site0.toml"), "--once"]
     )
     most = 0.0
     try:

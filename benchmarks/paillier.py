@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flfl.baselines.paillier import KeyPair
+from flfl_bench.baselines.paillier import KeyPair
 
 SENSORS, SLOTS, RANK = 36, 8647, 10
 

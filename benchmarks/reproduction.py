@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from flfl.benchmark import Row, evaluate
-from flfl.data.datasets import load_dataset
+from flfl.datasets.catalogue import load_dataset
+from flfl.evaluation import Row, evaluate
 
 RATES = (0.1, 0.5, 0.9)
 METHODS = ("flfl-paper", "lfa", "linear", "mean")

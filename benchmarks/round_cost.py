@@ -15,13 +15,13 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from flfl.data.sensors import Sensors
-from flfl.estimators.network import partition
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.ledger import Ledger
-from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, coordinate
-from flfl.federation.site import Site
+from flfl.estimators.owners import partition
+from flfl.io.sensors import Sensors
 from flfl.model.graph import region_laplacian
+from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.protocol.coordinator import Coordinator
+from flfl.protocol.site import Site
+from flfl.protocol.traffic import Traffic
 
 
 def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator, list[Site]]:
@@ -41,7 +41,7 @@ def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator
         labels = groups.regions[home].tolist()
         program = PaperSite([ids[i] for i in home], home, Z, known, labels, {label: L}, plan, 0)
         sites.append(Site(name, program, PROTOCOL))
-    program = coordinate(plan, N, 0, Ledger())
+    program = coordinate(plan, N, 0, Traffic())
     return Coordinator(program, PROTOCOL, groups.site_names, sizes), sites
 
 

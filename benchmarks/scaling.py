@@ -21,9 +21,9 @@ ROUNDS = 10
 def one(M: int, N: int) -> dict[str, float]:
     import numpy as np
 
-    from flfl.benchmark.memory import PeakMemory
-    from flfl.data.sensors import Sensors
-    from flfl.estimators import PaperFLFL
+    from flfl import PaperFLFL
+    from flfl.io.sensors import Sensors
+    from flfl.peak_memory import PeakMemory
 
     rng = np.random.default_rng(0)
     X = np.sin(np.arange(N) / 20)[:, None] + 0.3 * rng.standard_normal((N, M))

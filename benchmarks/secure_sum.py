@@ -18,10 +18,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from flfl import FLFL
-from flfl.engines import inprocess
-from flfl.federation.messages import bytes_by_kind
-from flfl.privacy.secure_sum import graph
-from flfl.privacy.secure_sum.wire import peek
+from flfl.protocol.messages import bytes_by_kind
+from flfl.secagg import graph
+from flfl.secagg.wire import peek
+from flfl.transport import local
 
 SITES, SLOTS, RANK = 36, 8647, 10
 NUMBERS = SLOTS * SITES // 2
@@ -50,23 +50,23 @@ class Clock:
 def whole_run(repeats: int) -> None:
     table = readings()
     times: dict[bool, list[float]] = {False: [], True: []}
-    ledgers = {}
+    traffic = {}
     for _ in range(repeats):
         for secure in (False, True):
             model = FLFL(effort="quick", secure=secure, rank=RANK, season=0)
             model.tap = clock = Clock()
             model.fit(table, sites=list(table.columns))
             times[secure].append(clock.marks[-1] - clock.marks[0])
-            ledgers[secure] = model.ledger_
+            traffic[secure] = model.traffic_
     plain, full = (float(np.median(times[secure])) for secure in (False, True))
-    sent = [ledgers[secure].bytes_up / SITES / 1e3 for secure in (False, True)]
-    added = sum(ledgers[True].up[kind] for kind in SECURE) / SITES / 1e3
+    sent = [traffic[secure].bytes_up / SITES / 1e3 for secure in (False, True)]
+    added = sum(traffic[True].up[kind] for kind in SECURE) / SITES / 1e3
     print(
         "| numbers released | plain s | secure s | ratio | kB up a site, plain | secure | added |"
     )
     print("|---|---|---|---|---|---|---|")
     print(
-        f"| {ledgers[True].numbers} | {plain:.2f} | {full:.2f} | {full / plain:.2f}"
+        f"| {traffic[True].numbers} | {plain:.2f} | {full:.2f} | {full / plain:.2f}"
         f" | {sent[0]:.0f} | {sent[1]:.0f} | {added:.1f} |"
     )
 
@@ -80,7 +80,7 @@ def growth(most: int) -> None:
     for n in (5, 10, 20, 36, 70, 100, 101, 150, 200):
         if n > most:
             break
-        sums, sites, _ = inprocess.secure([f"s{i:03d}" for i in range(n)])
+        sums, sites, _ = local.secure([f"s{i:03d}" for i in range(n)])
         spent: Counter[str] = Counter()
         sent: Counter[str] = Counter()
         values = np.arange(NUMBERS)

@@ -15,16 +15,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from flfl.baselines import create
-from flfl.benchmark.evaluate import training_mask
-from flfl.data.datasets import load_dataset
-from flfl.data.sensors import Sensors
-from flfl.data.synth import synthesize
+from flfl import FLFL
+from flfl.datasets.catalogue import load_dataset
+from flfl.datasets.synthetic import synthesize
 from flfl.ensemble import personal
-from flfl.estimators import FLFL
-from flfl.federation.messages import kind_of
+from flfl.evaluation import training_mask
+from flfl.io.sensors import Sensors
+from flfl.methods import create
 from flfl.model import loadings
 from flfl.model.state_space import learn, smooth
+from flfl.protocol.messages import kind_of
 
 CELLS = (("D3_beijing_pm25", 0.5), ("D2_sst_70x1733", 0.5))
 

@@ -20,8 +20,8 @@ def readings():
     import numpy as np
     import pandas as pd
 
-    from flfl.data.synth import synthesize
-    from flfl.data.write import write_sensors
+    from flfl.datasets.synthetic import synthesize
+    from flfl.io.write import write_sensors
 
     table, places = synthesize(
         16, SLOTS, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0)
@@ -124,8 +124,8 @@ def compare():
     """The owners' files against one process with all readings and all secrets."""
     import numpy as np
 
-    from flfl.deployment.simulation import in_one_process
     from flfl.protocol.state import network_to_arrays
+    from flfl.service.simulation import in_one_process
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))

@@ -14,20 +14,20 @@ import numpy as np
 import pandas as pd
 
 from broker import Mosquitto
-from flfl.data.synth import synthesize
-from flfl.deployment import home, keys, tables
-from flfl.deployment.coordinator import NETWORK, CoordinatorService
-from flfl.deployment.simulation import in_one_process
-from flfl.deployment.site import SiteService
-from flfl.deployment.sources import save_text
-from flfl.engines.dispatcher import Dispatcher
-from flfl.engines.mqtt.link import Link
-from flfl.engines.responder import Responder
+from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.journal import Journal
-from flfl.federation.site import Site
+from flfl.protocol.coordinator import Coordinator
+from flfl.protocol.journal import Journal
+from flfl.protocol.site import Site
 from flfl.protocol.state import network_to_arrays
+from flfl.service import home, keys, tables
+from flfl.service.coordinator import NETWORK, CoordinatorService
+from flfl.service.simulation import in_one_process
+from flfl.service.site import SiteService
+from flfl.service.sources import save_text
+from flfl.transport.dispatcher import Dispatcher
+from flfl.transport.mqtt.link import Link
+from flfl.transport.responder import Responder
 
 START, STEP = "2024-01-01", "1h"
 
@@ -45,7 +45,7 @@ def pooled(sensors=12, slots=240, n_sites=4, seed=0):
 # Processes that begin with everything loaded: loading takes longer than a run.
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["flfl.deployment.coordinator", "flfl.deployment.site", "flfl.deployment.tables", "deployed"]
+    ["flfl.service.coordinator", "flfl.service.site", "flfl.service.tables", "deployed"]
 )
 
 

@@ -9,11 +9,11 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from flfl.engines.dispatcher import Dispatcher, Patience, RefusedBySiteError
-from flfl.engines.flower import client_app, server_app
-from flfl.engines.parcels import answer
-from flfl.engines.responder import Responder
-from flfl.privacy.secure_sum import Identity, Roster
+from flfl.secagg import Identity, Roster
+from flfl.transport.dispatcher import Dispatcher, Patience, RefusedBySiteError
+from flfl.transport.flower import client_app, server_app
+from flfl.transport.parcels import answer
+from flfl.transport.responder import Responder
 
 NETWORK, RUN = "test", "run"
 # What Flower sets when it starts an app's process.
@@ -124,8 +124,8 @@ def answering(sites, errors=None):
     return Roster(keys), nodes
 
 
-def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
-    """As :func:`flfl.engines.inprocess.run`, with the messages carried by Flower's apps."""
+def run(coordinator, sites, traffic, tap=None, *, patience=None, grid=None):
+    """As :func:`flfl.transport.local.run`, with the messages carried by Flower's apps."""
     errors = []
     roster, nodes = answering(sites, errors)
     refusal = None
@@ -134,7 +134,7 @@ def run(coordinator, sites, ledger, tap=None, *, patience=None, grid=None):
         nonlocal refusal
         link = start.connect(NETWORK, roster, poll=0.001, look=0.0)
         dispatcher = Dispatcher(
-            coordinator, link, RUN, ledger, patience or Patience(30, 3, 120), tap
+            coordinator, link, RUN, traffic, patience or Patience(30, 3, 120), tap
         )
         dispatcher.begin()
         try:

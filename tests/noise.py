@@ -7,10 +7,10 @@ import numpy as np
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from flfl.engines.link import Message
-from flfl.engines.mqtt.packets import packets
-from flfl.federation.messages import Answer, encode
+from flfl.protocol.messages import Answer, encode
 from flfl.protocol.schema import PROTOCOL
+from flfl.transport.link import Message
+from flfl.transport.mqtt.packets import packets
 
 
 def client_of(deployment, name):

@@ -4,23 +4,23 @@ import hashlib
 
 import numpy as np
 
-from flfl.engines import inprocess
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.ledger import Ledger
-from flfl.federation.site import Site
 from flfl.model.graph import map_box, to_plane
 from flfl.protocol.client import Client
+from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
+from flfl.protocol.site import Site
 from flfl.protocol.state import network_to_arrays
+from flfl.protocol.traffic import Traffic
+from flfl.transport import local
 
 
 def parties(table, sensors, plan=None, n_sites=4, secure=False):
-    """Coordinator, sites and ledger of a run, the sensors dealt out to the sites in turn.
+    """Coordinator, sites and traffic of a run, the sensors dealt out to the sites in turn.
 
     The same sites have the same secrets, so two runs are equal to the last bit.
     """
@@ -28,7 +28,7 @@ def parties(table, sensors, plan=None, n_sites=4, secure=False):
     plan = plan or Plan(box=map_box(plane))
     Y, known, instants = table.values.to_numpy().T, table.known.T, np.arange(len(table.values))
     names = [f"site{n:03d}" for n in range(n_sites)]
-    sums, hiding, signers = inprocess.secure(names) if secure else (None, {}, {})
+    sums, hiding, signers = local.secure(names) if secure else (None, {}, {})
     sites = []
     for n, name in enumerate(names):
         home = np.arange(n, len(Y), n_sites)
@@ -39,10 +39,10 @@ def parties(table, sensors, plan=None, n_sites=4, secure=False):
         copier = Copier(hashlib.sha256(name.encode()).digest(), CopyStore())
         client = Client(Owner(own, copier, AddedError()), plan, signers.get(name))
         sites.append(Site(name, client, PROTOCOL, hiding.get(name)))
-    ledger = Ledger()
-    run = Coordination(plan, table.positions, ledger)
+    traffic = Traffic()
+    run = Coordination(plan, table.positions, traffic)
     coordinator = Coordinator(run.program(), PROTOCOL, names, {}, security=sums)
-    return coordinator, sites, ledger, run
+    return coordinator, sites, traffic, run
 
 
 def assert_same_network(one, other):

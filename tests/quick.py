@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flfl.baselines import METHODS, Method, create
 from flfl.estimators.base import BaseRecoverer
+from flfl.methods import Method, create, methods
 
 QUICK: dict[str, dict[str, Any]] = {
-    **{name: {"rounds": 5} for name, method in METHODS.items() if method.federated},
+    **{name: {"rounds": 5} for name, method in methods().items() if method.federated},
     **{name: {"effort": "quick"} for name in ("flfl", "alone", "pooled")},
     "kalman-em": {"iterations": 2},
     "metamf": {"rounds": 3, "rank": 4, "low_rank": 2, "memory": 4, "hidden": 4},
@@ -30,5 +30,5 @@ def _param(name: str, method: Method) -> Any:
     return pytest.param(name, marks=pytest.mark.skipif(not method.available, reason=why))
 
 
-EVERY_METHOD = [_param(name, method) for name, method in METHODS.items()]
+EVERY_METHOD = [_param(name, method) for name, method in methods().items()]
 """Every method that can run here; the others are skipped with the reason."""

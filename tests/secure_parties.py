@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 
-from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
-from flfl.privacy.secure_sum.wire import peek
+from flfl.secagg import Identity, Roster, SecureSite, SecureSums
+from flfl.secagg.wire import peek
 
 
 def names(n):

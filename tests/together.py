@@ -6,26 +6,26 @@ import threading
 import uuid
 from collections.abc import Sequence
 
-from flfl.engines.dispatcher import Dispatcher, Patience, RefusedBySiteError, Tap
-from flfl.engines.link import COORDINATOR
-from flfl.engines.mqtt.link import Broker, Link
-from flfl.engines.responder import Responder
 from flfl.errors import FLFLError
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.ledger import Ledger
-from flfl.federation.site import Site
+from flfl.protocol.coordinator import Coordinator
+from flfl.protocol.site import Site
+from flfl.protocol.traffic import Traffic
+from flfl.transport.dispatcher import Dispatcher, Patience, RefusedBySiteError, Tap
+from flfl.transport.link import COORDINATOR
+from flfl.transport.mqtt.link import Broker, Link
+from flfl.transport.responder import Responder
 
 
 def run(
     coordinator: Coordinator,
     sites: Sequence[Site],
-    ledger: Ledger,
+    traffic: Traffic,
     tap: Tap | None = None,
     *,
     broker: Broker,
     patience: Patience | None = None,
 ) -> None:
-    """As :func:`flfl.engines.inprocess.run`, with the messages carried by a broker.
+    """As :func:`flfl.transport.local.run`, with the messages carried by a broker.
 
     What a site raises is raised here too.
     """
@@ -63,7 +63,7 @@ def run(
                 raise FLFLError(f"no connection to the broker: {link.problem}")
         for thread in threads:
             thread.start()
-        dispatcher = Dispatcher(coordinator, centre, name, ledger, patience, tap)
+        dispatcher = Dispatcher(coordinator, centre, name, traffic, patience, tap)
         dispatcher.begin()
         while not coordinator.done and not ended.is_set():
             heard = centre.next(min(dispatcher.check(), 0.1))

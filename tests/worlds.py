@@ -6,22 +6,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from flfl.engines.inprocess import Signer
 from flfl.errors import FLFLError
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.ledger import Ledger
-from flfl.federation.messages import Question, decode_answer, encode
-from flfl.federation.site import Site
 from flfl.model.season import fit_offsets, season_rows
 from flfl.model.transforms import BACKWARD, FORWARD
-from flfl.privacy.secure_sum import Identity, Roster, SecureSite, SecureSums
 from flfl.protocol.client import Client
+from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier, error_in_time
 from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.messages import Question, decode_answer, encode
 from flfl.protocol.owner import Owner, Table, digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, statement
 from flfl.protocol.server import Coordination
+from flfl.protocol.site import Site
+from flfl.protocol.traffic import Traffic
+from flfl.secagg import Identity, Roster, SecureSite, SecureSums
+from flfl.transport.local import Signer
 
 HOUR = 3600
 START = 1_700_000_000 // HOUR * HOUR
@@ -178,10 +178,10 @@ class Federation:
             name: site_of(owner(t, self.stores[name], self.added.get(name)), self.plan, self.secure)
             for name, t in self.tables.items()
         }
-        self.ledger, self.told, self.said = Ledger(), [], []
+        self.traffic, self.told, self.said = Traffic(), [], []
         positions = next(iter(self.tables.values())).positions
         self.run = Coordination(
-            self.plan, positions, self.ledger, self.earlier, verify=ROSTER.verify
+            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify
         )
         sums = SecureSums(ROSTER, "run") if self.secure else None
         self.coordinator = Coordinator(

@@ -8,8 +8,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flfl.estimators import FLFL, PaperFLFL
-    from flfl.estimators.memory import load_model, save_model
+    from flfl.estimators.flfl import FLFL
+    from flfl.estimators.saved_model import load_model, save_model
+    from flfl.paper.estimator import PaperFLFL
     from flfl.recovery import GapScore, Recovery, SensorScore, recover
 
 __version__ = version("flfl")
@@ -24,8 +25,9 @@ __all__ = [
     "save_model",
 ]
 _HOMES = {
-    "flfl.estimators": ("FLFL", "PaperFLFL"),
-    "flfl.estimators.memory": ("load_model", "save_model"),
+    "flfl.estimators.flfl": ("FLFL",),
+    "flfl.paper.estimator": ("PaperFLFL",),
+    "flfl.estimators.saved_model": ("load_model", "save_model"),
     "flfl.recovery": ("GapScore", "Recovery", "SensorScore", "recover"),
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.audit import Case, watch
-from flfl.data.sensors import Sensors
+from flfl.io.sensors import Sensors
 from flfl.model.transforms import FORWARD
 from flfl.protocol.noise import NoiseKey
 from flfl.protocol.owner import Owner

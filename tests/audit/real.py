@@ -2,9 +2,9 @@
 
 import pytest
 
-from flfl.benchmark.evaluate import training_mask
-from flfl.data.datasets import load_dataset
+from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError
+from flfl.evaluation import training_mask
 
 
 def masked(name, rate, pattern="random", seed=0):

@@ -4,7 +4,7 @@ import pytest
 
 from audit.real import masked
 from flfl.audit import audit
-from flfl.data.datasets import load_dataset
+from flfl.datasets.catalogue import load_dataset
 
 pytestmark = pytest.mark.slow
 

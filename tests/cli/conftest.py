@@ -5,8 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from flfl.cli import main
-from flfl.data.synth import synthesize
-from flfl.data.write import write_recovered, write_sensors
+from flfl.datasets.synthetic import synthesize
+from flfl.io.write import write_recovered, write_sensors
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from flfl.audit import Finding, Report
 from flfl.cli import main
 from flfl.cli.audit import lines
-from flfl.data.synth import synthesize
-from flfl.data.write import write_recovered, write_sensors
+from flfl.datasets.synthetic import synthesize
+from flfl.io.write import write_recovered, write_sensors
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from flfl import PaperFLFL
-from flfl.baselines import METHODS, create
-from flfl.baselines.interpolate import Linear
-from flfl.data.synth import synthesize
+from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
+from flfl.estimators.interpolation import Linear
+from flfl.methods import create, methods
 from quick import QUICK, quick
 
-NEURAL = {name: QUICK[name] for name, method in METHODS.items() if method.needs == "neural"}
+NEURAL = {name: QUICK[name] for name, method in methods().items() if method.needs == "neural"}
 
 
-@parametrize_with_checks([quick(name) for name in METHODS if name not in NEURAL])
+@parametrize_with_checks([quick(name) for name in methods() if name not in NEURAL])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -38,7 +38,7 @@ def test_scikit_learn_checks(estimator, check):
 def test_scikit_learn_checks_of_neural_methods(name, check):
     """Fewer: each shape of table is compiled anew."""
     pytest.importorskip("jax", reason="needs the extra flfl[neural]")
-    check(METHODS[name].build.__name__, create(name, **NEURAL[name]))
+    check(methods()[name].build.__name__, create(name, **NEURAL[name]))
 
 
 @pytest.fixture(scope="module")

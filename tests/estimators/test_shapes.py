@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from flfl import FLFL
-from flfl.data.sensors import Sensors
+from flfl.io.sensors import Sensors
 
 
 def readings(m, n, missing, seed=0):

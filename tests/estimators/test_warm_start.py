@@ -10,13 +10,13 @@ from sklearn.exceptions import NotFittedError
 
 from flfl import FLFL, load_model, recover, save_model
 from flfl.cli import main
-from flfl.data.synth import synthesize
-from flfl.data.write import write_recovered, write_sensors
-from flfl.engines import inprocess
+from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.estimators.flfl import _NewSensors
-from flfl.federation.messages import decode_question
+from flfl.io.write import write_recovered, write_sensors
+from flfl.protocol.messages import decode_question
 from flfl.protocol.schema import PROTOCOL
+from flfl.transport import local
 
 OLD, NEW = 400, 80
 
@@ -61,7 +61,7 @@ def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first
     assert stretches == {(OLD, OLD + NEW)}
     assert set(kinds) == {"resume", "publish", "release", "begin", "finish"}
     assert warm.n_rounds_ == 1
-    assert warm.ledger_.numbers <= 0.5 * table.known[OLD:].sum()
+    assert warm.traffic_.numbers <= 0.5 * table.known[OLD:].sum()
     for site, before in copies(first.remembered_).items():
         np.testing.assert_array_equal(copies(warm.remembered_)[site][:, :OLD], before)
 
@@ -103,12 +103,12 @@ def test_nothing_leaves_a_new_sensor(network, first, monkeypatch):
     """No message at all: neither is a site made, nor a copy."""
     table, _ = network
     said = []
-    monkeypatch.setattr(inprocess, "run", lambda *arguments: said.append(arguments))
+    monkeypatch.setattr(local, "run", lambda *arguments: said.append(arguments))
     newcomers = table.values.iloc[:OLD, :2].add_prefix("new ")
     newcomer = _NewSensors(first.remembered_, effort="quick", coverage=0.9, random_state=0)
     newcomer.fit(newcomers)
     assert not said
-    assert newcomer.ledger_.bytes_up == newcomer.ledger_.bytes_down == 0
+    assert newcomer.traffic_.bytes_up == newcomer.traffic_.bytes_down == 0
     assert np.isnan(newcomer.added_error_).all()
     assert not hasattr(newcomer, "remembered_")
 
@@ -226,4 +226,4 @@ def test_recover_goes_on(network):
     earlier = recover(table.values.iloc[:OLD], sensors, effort="quick")
     later = recover(table.values, sensors, effort="quick", warm_start=earlier.remembered)
     assert later.values.notna().all().all()
-    assert later.ledger.rounds <= 6
+    assert later.traffic.rounds <= 6

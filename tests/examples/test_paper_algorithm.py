@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import block_diag
 
-from flfl.engines import inprocess
-from flfl.federation.coordinator import Coordinator
-from flfl.federation.ledger import Ledger
-from flfl.federation.messages import decode_question
-from flfl.federation.paper import PROTOCOL, PaperPlan, PaperSite, coordinate
-from flfl.federation.site import Site
 from flfl.model.graph import region_laplacian
-from flfl.model.objective import Weights
+from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.objective import Weights
+from flfl.protocol.coordinator import Coordinator
+from flfl.protocol.messages import decode_question
+from flfl.protocol.site import Site
+from flfl.protocol.traffic import Traffic
+from flfl.transport import local
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "paper_algorithm.py"
 spec = importlib.util.spec_from_file_location("paper_algorithm", EXAMPLE)
@@ -64,11 +64,11 @@ def test_the_package_equals_the_printed_loop():
             start["P"] = np.vstack([s.program._regions[0].P.copy() for s in sites])
             start["eta"] = float(question.body["eta"])
 
-    ledger = Ledger()
+    traffic = Traffic()
     coordinator = Coordinator(
-        coordinate(plan, N, 7, ledger), PROTOCOL, [s.name for s in sites], sizes
+        coordinate(plan, N, 7, traffic), PROTOCOL, [s.name for s in sites], sizes
     )
-    inprocess.run(coordinator, sites, ledger, tap)
+    local.run(coordinator, sites, traffic, tap)
     P, Q = example.paper_algorithm(
         Y,
         J,
@@ -81,7 +81,7 @@ def test_the_package_equals_the_printed_loop():
         z2=0.3,
         rounds=ROUNDS,
     )
-    assert ledger.notes == []
+    assert traffic.notes == []
     np.testing.assert_allclose(
         np.vstack([s.program.recover() for s in sites]), P @ Q.T, rtol=1e-10, atol=1e-12
     )

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flfl.federation.messages import Question, decode_question, encode
 from flfl.protocol.client import HANDLERS, REFUSALS, Fitted, Refusal, bound
+from flfl.protocol.messages import Question, decode_question, encode
 from flfl.protocol.owner import Outgoing
 from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, pack_text
 from flfl.protocol.state import network_to_arrays

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from flfl.data.synth import synthesize
-from flfl.estimators import FLFL
+from flfl import FLFL
+from flfl.datasets.synthetic import synthesize
 from flfl.protocol import home
 from flfl.protocol.home import Effort
 from flfl.protocol.owner import Table

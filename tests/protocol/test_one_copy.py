@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flfl import FLFL
-from flfl.estimators.memory import load_model, save_model
+from flfl.estimators.saved_model import load_model, save_model
 from flfl.protocol.client import Refusal
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyError, CopyStore

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flfl.data import synthesize
-from flfl.estimators import FLFL
+from flfl import FLFL
+from flfl.datasets.synthetic import synthesize
 from flfl.model.transforms import BACKWARD
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.owner import Outgoing, Owner, Table, digests

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl.errors import FLFLError
-from flfl.federation.messages import decode_answer, encode
+from flfl.protocol.messages import decode_answer, encode
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
@@ -83,7 +83,7 @@ def rows(run):
 def test_one_site_that_answers_nonsense_is_set_aside_and_the_run_goes_on(kind, name, how):
     run = tolerant(federation(n=200, secure=False), lies(kind, name, how))
     assert run.coordinator.done
-    assert any(note.startswith(f"{LIAR} is set aside") for note in run.ledger.notes)
+    assert any(note.startswith(f"{LIAR} is set aside") for note in run.traffic.notes)
     assert run.client("a").finished
     assert run.client("d").finished
     assert LIAR not in run.coordinator.sites
@@ -145,11 +145,11 @@ def test_where_nobody_has_a_sensor_there_is_nothing_to_release():
 
 def test_a_run_takes_few_exchanges():
     plain = federation(n=300).carry()
-    assert sum(plain.ledger.exchanges.values()) <= 12
+    assert sum(plain.traffic.exchanges.values()) <= 12
     usual = Plan(transform=None, rank=4, period=24)
     pilot = federation(n=440, plan=usual).carry()
-    assert pilot.ledger.exchanges["publish"] == 2
-    assert sum(pilot.ledger.exchanges.values()) <= 20
+    assert pilot.traffic.exchanges["publish"] == 2
+    assert sum(pilot.traffic.exchanges.values()) <= 20
     assert pilot.run.network.n_slots == 440
 
 
@@ -171,7 +171,7 @@ def test_a_site_that_leaves_at_any_question_leaves_a_run_that_ends(kind):
     inside = {"a", "b", "d"} if kind in ("publish", "release") else set(NAMES)
     assert rows(run) == inside
     if kind == "release":
-        assert any(f"{LIAR} left during the release" in note for note in run.ledger.notes)
+        assert any(f"{LIAR} left during the release" in note for note in run.traffic.notes)
 
 
 def test_a_site_that_leaves_after_the_pilot_keeps_its_past_in_the_release():
@@ -180,7 +180,7 @@ def test_a_site_that_leaves_after_the_pilot_keeps_its_past_in_the_release():
 
     def lost(name, number):
         late[0] += name == LIAR
-        return name == LIAR and run.ledger.exchanges["publish"] == 2
+        return name == LIAR and run.traffic.exchanges["publish"] == 2
 
     run.carry(lost)
     network = run.network
@@ -214,9 +214,9 @@ def test_another_plan_than_that_of_the_earlier_run_is_refused_in_words():
 def test_exchanges_and_bytes_as_a_site_sees_them(n, m, most):
     """With secure sums, whose keys, shares and masks count too; a pilot needs eight more."""
     run = federation(n=n, m=m, plan=Plan(box=BOX, period=24)).carry()
-    assert (run.ledger.exchanges["publish"] == 2) == (most == 20)
-    assert run.ledger.numbers > 2 * n
+    assert (run.traffic.exchanges["publish"] == 2) == (most == 20)
+    assert run.traffic.numbers > 2 * n
     for name in NAMES:
         assert len(run.questions(name)) <= most
         up = sum(len(answer) for site, answer in run.said if site == name)
-        assert up <= 9 * run.ledger.numbers + 100_000
+        assert up <= 9 * run.traffic.numbers + 100_000

@@ -139,7 +139,7 @@ def test_honest_runs_reruns_and_warm_starts(secure):
     theirs = unrelated(mine, trial)
     tables = {name: table(name, n=440) for name in NAMES}
     run = Federation(tables, secure=secure).carry()
-    assert run.ledger.exchanges["publish"] == 2  # a pilot came first
+    assert run.traffic.exchanges["publish"] == 2  # a pilot came first
     store = run.stores[TARGET]
     assert replayed(run, theirs, store) == said(run)
 
@@ -157,7 +157,7 @@ def test_honest_runs_reruns_and_warm_starts(secure):
     other = unrelated(replace(other, raw=other.raw), trial, seed=5)
     assert replayed(night, other, store, before) == said(night)
     kinds = ("resume", "publish", "release", "begin", "finish")
-    assert night.ledger.exchanges == dict.fromkeys(kinds, 1)
+    assert night.traffic.exchanges == dict.fromkeys(kinds, 1)
 
 
 @settings(max_examples=25)

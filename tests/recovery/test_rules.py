@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl import recover
-from flfl.data import from_frame
 from flfl.errors import InputError
+from flfl.io.read import from_frame
 from flfl.recovery.rules import Rules, gap_lengths
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from flfl import recover
-from flfl.baselines import create
-from flfl.data import synthesize
+from flfl.datasets.synthetic import synthesize
+from flfl.methods import create
 from flfl.recovery import GapScore, SensorScore
 from flfl.recovery.scores import by_sensor
 from flfl.recovery.verdict import verdict

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from flfl import recover
-from flfl.data import synthesize
-from flfl.data.read import from_frame
-from flfl.data.sensors import Sensors
+from flfl.datasets.synthetic import synthesize
+from flfl.io.read import from_frame
+from flfl.io.sensors import Sensors
 
 NASTY = (
     "</script><b>bold</b>",

@@ -13,9 +13,10 @@ import pytest
 
 import flfl.report
 from flfl import recover
-from flfl.data import inspect_table, synthesize
-from flfl.data.read import from_frame
+from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
+from flfl.io.inspection import inspect_table
+from flfl.io.read import from_frame
 from flfl.report import write_page
 from report.runs import NASTY
 
@@ -139,7 +140,7 @@ def test_the_ledger_and_the_verdict_of_a_federation(written):
     page = written(result, table, sensors, {"effort": "quick"})
     assert result.verdict in page.visible
     assert "numbers for every 100 readings" in page.visible
-    for kind in {*result.ledger.up, *result.ledger.down}:
+    for kind in {*result.traffic.up, *result.traffic.down}:
         assert kind in page.visible
     assert "noisy copies" in page.visible
     assert f"{result.added_error.iloc[0]:.3g}" in page.visible

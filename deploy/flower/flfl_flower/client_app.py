@@ -1,5 +1,5 @@
 """What Flower starts at a site."""
 
-from flfl.deployment.flower import client as app
+from flfl.service.flower import client as app
 
 __all__ = ["app"]

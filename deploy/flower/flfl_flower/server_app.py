@@ -1,5 +1,5 @@
 """What Flower starts beside the SuperLink."""
 
-from flfl.deployment.flower import server as app
+from flfl.service.flower import server as app
 
 __all__ = ["app"]

@@ -1,8 +1,8 @@
 """Attacks on what the parties send, and what they find."""
 
 from flfl.audit.attack import Attack, Case, Finding
-from flfl.audit.auditing import audit
 from flfl.audit.report import Report
+from flfl.audit.run import audit
 from flfl.audit.saving import save_view
 from flfl.audit.view import Truth, View, watch
 

@@ -11,10 +11,10 @@ import pandas as pd
 from flfl.audit.attack import CLOSE, COORDINATOR, Array, Finding
 from flfl.audit.attacks import plain_inversion
 from flfl.audit.report import Report
-from flfl.data.scaling import Scaling
-from flfl.data.sensors import Sensors
-from flfl.estimators.paper import PaperFLFL
-from flfl.model.objective import Weights
+from flfl.io.scaling import Scaling
+from flfl.io.sensors import Sensors
+from flfl.paper.estimator import PaperFLFL
+from flfl.paper.objective import Weights
 
 RECORDED = 6
 """Consecutive rounds that the attack looks at."""
@@ -38,7 +38,7 @@ def audit_plain(
     say("attacking: plain inversion")
     finding = _finding(plain_inversion.invert(uploads, weights).readings, raw)
     n_sites = len(model.partition_.site_names)
-    return Report([finding], "plain", n_sites, len(raw), notes=model.ledger_.notes)
+    return Report([finding], "plain", n_sites, len(raw), notes=model.traffic_.notes)
 
 
 def _finding(readings: Array, raw: Array) -> Finding:

@@ -14,20 +14,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.data.sensors import Sensors
 from flfl.ensemble.estimate import Recovered
 from flfl.estimators.base import Sites
 from flfl.estimators.flfl import FLFL
-from flfl.estimators.memory import Remembered
-from flfl.federation.coordinator import Replies
-from flfl.federation.ledger import Ledger
+from flfl.estimators.saved_model import Remembered
+from flfl.io.sensors import Sensors
 from flfl.model.season import fit_offsets, season_rows
 from flfl.model.transforms import BACKWARD, FORWARD
 from flfl.protocol.client import Client
+from flfl.protocol.coordinator import Replies
 from flfl.protocol.owner import Table, digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.server import Coordination
+from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -92,7 +92,7 @@ def replay(
     plan: Plan, positions: Array, heard: Sequence[Replies], earlier: Network | None = None
 ) -> tuple[Network, tuple[Refit, ...]]:
     """The public state after a run and its refits, from what the coordinator heard."""
-    run = Coordination(plan, positions, Ledger(), earlier)
+    run = Coordination(plan, positions, Traffic(), earlier)
     program, refits = run.program(), []
     ask = next(program)
     for number, replies in enumerate(heard):

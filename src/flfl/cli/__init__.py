@@ -14,8 +14,6 @@ SUMMARIES = {
     "inspect": "Say what is understood of READINGS, and what `recover` would do.",
     "recover": "Fill the gaps of READINGS.",
     "evaluate": "Hide known entries of READINGS and score methods on them.",
-    "benchmark": "Run EXPERIMENT.toml: data x rates x patterns x methods x seeds.",
-    "results": "Make a page of tables and figures from ROWS, a folder of Parquet files (or one).",
     "audit": "Run every attack on a configuration, on READINGS (default: the bundled data).",
     "methods": "List the methods.",
     "data": "Data sets: list them, or make one up.",

@@ -12,7 +12,6 @@ import pandas as pd
 from flfl.audit import Finding, Report, save_view
 from flfl.audit import audit as run_audit
 from flfl.audit.saving import truth_path
-from flfl.benchmark.evaluate import training_mask
 from flfl.cli.privacy import method_options, privacy_options, privacy_settings
 from flfl.cli.say import (
     FAILED,
@@ -23,11 +22,12 @@ from flfl.cli.say import (
     table_lines,
 )
 from flfl.cli.tables import find_tables, input_files, optional_table_options
-from flfl.data.masks import PATTERNS
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
-from flfl.data.write import check_writable
+from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError
+from flfl.evaluation import training_mask
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.io.write import check_writable
 
 HEADER = ("attack", "read: worst", "median", "volatile", "slow", "from copies", "readings", "guess")
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)

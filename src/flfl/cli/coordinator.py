@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flfl.deployment.coordinator import CoordinatorService
+from flfl.service.coordinator import CoordinatorService
 
 
 @click.command()

@@ -9,9 +9,9 @@ import click
 import numpy as np
 
 from flfl.cli.say import json_option, make_folder, print_json, print_table, seed_option
-from flfl.data.datasets import list_datasets
-from flfl.data.synth import synthesize
-from flfl.data.write import check_writable, write_recovered, write_sensors
+from flfl.datasets.catalogue import list_datasets
+from flfl.datasets.synthetic import synthesize
+from flfl.io.write import check_writable, write_recovered, write_sensors
 
 
 @click.group()

@@ -10,7 +10,7 @@ import click
 from flfl.cli.outcome import Outputs, say
 from flfl.cli.say import Progress, json_option, make_folder, seed_option
 from flfl.cli.tables import BUNDLED
-from flfl.data.datasets import load_dataset
+from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError
 from flfl.recovery import recover
 from flfl.report import check_report_extra

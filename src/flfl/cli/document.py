@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from flfl.cli import main
-from flfl.data.atomic import write_files
+from flfl.io.atomic import write_files
 
 WIDTH = 88
 INTRODUCTION = """\

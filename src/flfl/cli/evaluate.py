@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from flfl.baselines import find
-from flfl.benchmark.evaluate import Row
-from flfl.benchmark.evaluate import evaluate as evaluate_methods
 from flfl.cli.privacy import privacy_options, privacy_settings
 from flfl.cli.say import Progress, json_option, names, print_json, print_table, share
 from flfl.cli.tables import read_tables, table_options
 from flfl.cli.types import complete_method
-from flfl.data.masks import PATTERNS
+from flfl.datasets.masks import PATTERNS
 from flfl.errors import FLFLError, InputError
+from flfl.evaluation import Row
+from flfl.evaluation import evaluate as evaluate_methods
+from flfl.methods import find
 from flfl.report.words import figure, size
 
 HEADER = (

@@ -8,7 +8,7 @@ import click
 
 from flfl.cli.say import json_option, print_json, print_table
 from flfl.cli.tables import find_tables, optional_table_options
-from flfl.data.inspection import inspect_table
+from flfl.io.inspection import inspect_table
 
 
 @click.command()

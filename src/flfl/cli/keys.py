@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from flfl.cli.say import json_option, print_json
-from flfl.deployment.keys import (
+from flfl.report.words import count
+from flfl.service.keys import (
     BROKER,
     REVOKED,
     ROSTER,
@@ -19,9 +20,8 @@ from flfl.deployment.keys import (
     make_supernode,
     write_roster,
 )
-from flfl.deployment.keys import revoke as revoke_site
-from flfl.engines.link import COORDINATOR
-from flfl.report.words import count
+from flfl.service.keys import revoke as revoke_site
+from flfl.transport.link import COORDINATOR
 
 _folder = click.option(
     "--folder",

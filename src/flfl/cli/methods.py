@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from flfl.baselines import METHODS, Method
 from flfl.cli.say import json_option, print_json, print_table
+from flfl.methods import Method
+from flfl.methods import methods as known_methods
 
 
 @click.command()
@@ -19,14 +20,16 @@ def methods(as_json: bool) -> None:
     """
     if as_json:
         keys = ("name", "federated", "needs", "available", "summary")
-        print_json({"methods": [{key: getattr(m, key) for key in keys} for m in METHODS.values()]})
+        print_json(
+            {"methods": [{key: getattr(m, key) for key in keys} for m in known_methods().values()]}
+        )
         return
     print_table(
         ["name", "federated", "needs"],
-        [[m.name, "yes" if m.federated else "no", _needs(m)] for m in METHODS.values()],
+        [[m.name, "yes" if m.federated else "no", _needs(m)] for m in known_methods().values()],
     )
     click.echo()
-    for method in METHODS.values():
+    for method in known_methods().values():
         click.echo(f"{method.name}: {method.summary}")
 
 

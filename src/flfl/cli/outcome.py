@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from flfl.baselines import find
 from flfl.cli.say import print_json, table_lines
-from flfl.data.atomic import OUTPUT_SUFFIXES
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
-from flfl.data.write import check_outputs, check_writable, write_result
 from flfl.errors import InputError
+from flfl.io.atomic import OUTPUT_SUFFIXES
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.io.write import check_outputs, check_writable, write_result
+from flfl.methods import find
 from flfl.recovery import GapScore, Recovery
 from flfl.recovery.scores import ALONE, SITE, SiteScore
 from flfl.recovery.verdict import span

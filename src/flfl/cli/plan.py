@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from flfl.baselines import find
 from flfl.cli.outcome import Outputs
 from flfl.cli.say import print_json
-from flfl.data.inspection import inspect_table
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
-from flfl.estimators.network import partition
+from flfl.estimators.owners import partition
+from flfl.io.inspection import inspect_table
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.methods import find
 from flfl.recovery.rules import Rules
 from flfl.report.words import count
 

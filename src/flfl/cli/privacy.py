@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from flfl.baselines.registry import GONE
 from flfl.cli.types import AddedErrorType
 from flfl.errors import InputError
+from flfl.methods import GONE
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 

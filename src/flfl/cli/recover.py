@@ -13,9 +13,9 @@ from flfl.cli.privacy import method_options, privacy_options, privacy_settings, 
 from flfl.cli.say import Progress, json_option, seed_option
 from flfl.cli.tables import input_files, read_tables, table_options
 from flfl.cli.types import GapType, LimitsType, complete_method
-from flfl.data.write import check_writable
 from flfl.errors import InputError
-from flfl.estimators.memory import load_model, save_model
+from flfl.estimators.saved_model import load_model, save_model
+from flfl.io.write import check_writable
 from flfl.recovery import Recovery
 from flfl.recovery import recover as recover_table
 

@@ -24,5 +24,5 @@ def site(config: Path, once: bool) -> None:
       flfl site north.toml
     """
     # A site waits for months: it goes on without all that the command line has loaded.
-    arguments = [sys.executable, "-m", "flfl.deployment.run_site", str(config)]
+    arguments = [sys.executable, "-m", "flfl.service.run_site", str(config)]
     os.execv(sys.executable, arguments + ["--once"] * once)

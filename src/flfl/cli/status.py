@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from flfl.cli.say import json_option, print_json, print_table
-from flfl.deployment.status import network_status
+from flfl.service.status import network_status
 
 
 @click.command()

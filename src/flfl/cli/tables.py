@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from flfl.cli.types import NumberOrWord
-from flfl.data.datasets import load_dataset
-from flfl.data.read import read_readings
-from flfl.data.sensors import EACH, Sensors, read_sensors, read_sites
-from flfl.data.table import Table
+from flfl.datasets.catalogue import load_dataset
+from flfl.io.read import read_readings
+from flfl.io.sensors import EACH, Sensors, read_sensors, read_sites
+from flfl.io.table import Table
 
 BUNDLED = "germany_pm10"
 """The data set that is read where none is named."""

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from flfl.baselines import METHODS
 from flfl.errors import InputError
+from flfl.methods import methods
 from flfl.protocol.copier import AddedError
 from flfl.recovery.rules import Gap, Rules
 
@@ -118,6 +118,6 @@ def complete_method(
     earlier, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(earlier + comma + name, help=method.summary)
-        for name, method in METHODS.items()
+        for name, method in methods().items()
         if name.startswith(last)
     ]

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from flfl.data.grid import Grid, infer_grid, natural_period
-from flfl.data.sensors import EACH, Sensors, sensors_from_frame
-from flfl.data.times import Times
 from flfl.errors import InputError
-from flfl.federation.ledger import Ledger
+from flfl.io.grid import Grid, infer_grid, natural_period
+from flfl.io.sensors import EACH, Sensors, sensors_from_frame
+from flfl.io.times import Times
+from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
 Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
@@ -34,7 +34,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     estimates_ : (n_slots, n_sensors) array, the method's value for every entry
     period_ : slots in the season that the time grid suggests (24 for hours), 0 for none
-    ledger_ : what travelled between the parties (empty for a method that is not federated)
+    traffic_ : what travelled between the parties (empty for a method that is not federated)
     n_features_in_, feature_names_in_ : as in scikit-learn
     """
 
@@ -92,7 +92,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise InputError(
                 "the table holds no reading", remedy="Give at least one sensor with readings"
             )
-        self.ledger_ = Ledger()
+        self.traffic_ = Traffic()
         everyone = alive.all()
         Y = np.ascontiguousarray((values if everyone else values[:, alive]).T)
         with threadpool_limits(limits=1):

@@ -12,21 +12,17 @@ import pandas as pd
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from flfl.data.sensors import Sensors
-from flfl.engines import inprocess
-from flfl.engines.inprocess import Tap
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer, Sites
-from flfl.estimators.memory import Kept, Remembered
-from flfl.estimators.network import Partition, partition
+from flfl.estimators.owners import Partition, partition
 from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, WHOLE
-from flfl.federation.coordinator import Coordinator, Witness
-from flfl.federation.site import Site
+from flfl.estimators.saved_model import Kept, Remembered
+from flfl.io.sensors import Sensors
 from flfl.model.graph import map_box, to_plane
-from flfl.privacy.secure_sum import LEAST_SITES
 from flfl.protocol import home
 from flfl.protocol.client import Client, Published, Refusal
+from flfl.protocol.coordinator import Coordinator, Witness
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.home import Effort
@@ -34,6 +30,10 @@ from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Box, Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination, Progress
+from flfl.protocol.site import Site
+from flfl.secagg import LEAST_SITES
+from flfl.transport import local
+from flfl.transport.local import Tap
 
 
 class FLFL(BaseRecoverer):
@@ -72,10 +72,10 @@ class FLFL(BaseRecoverer):
     added_error_ : (n_sensors,) median added error of each sensor's copies at its median reading, in
         the readings' units; NaN for a sensor that stayed at home
     settings_ : what was chosen
-    n_rounds_, ledger_, partition_ : as their names say
+    n_rounds_, traffic_, partition_ : as their names say
     secure_ : whether the sites' sums were hidden from the coordinator
-    remembered_ : the finished run, for ``warm_start``; :func:`~flfl.estimators.memory.save_model`
-        writes it to a file
+    remembered_ : the finished run, for ``warm_start``;
+        :func:`~flfl.estimators.saved_model.save_model` writes it to a file
 
     Examples
     --------
@@ -296,7 +296,7 @@ class FLFL(BaseRecoverer):
                 remedy="Give a table that goes on after the earlier one",
             )
         self.secure_ = self._is_secure(len(names))
-        sums, hiding, signers = inprocess.secure(names) if self.secure_ else (None, {}, {})
+        sums, hiding, signers = local.secure(names) if self.secure_ else (None, {}, {})
         clients = []
         for table in tables:
             store = CopyStore() if warm is None else warm.store(table.name)
@@ -306,7 +306,7 @@ class FLFL(BaseRecoverer):
         run = Coordination(
             plan,
             tables[0].positions,
-            self.ledger_,
+            self.traffic_,
             None if warm is None else warm.network,
             self.progress,
         )
@@ -317,7 +317,7 @@ class FLFL(BaseRecoverer):
             run.program(), PROTOCOL, names, run.sizes, witness=self.witness, security=sums
         )
         try:
-            inprocess.run(coordinator, sites, self.ledger_, self.tap)
+            local.run(coordinator, sites, self.traffic_, self.tap)
         except Refusal as refusal:
             # One process plays all owners, so the owner's own reason may be told.
             raise InputError(str(refusal.__cause__ or refusal)) from None
@@ -329,7 +329,7 @@ class FLFL(BaseRecoverer):
             "season": network.season,
             "rank": network.P.shape[1],
         }
-        self.n_rounds_ = self.ledger_.rounds
+        self.n_rounds_ = self.traffic_.rounds
         return clients
 
     def _finish(self, client: Client) -> Recovered:
@@ -361,7 +361,7 @@ class FLFL(BaseRecoverer):
         if self.secure is not False and n_sites >= LEAST_SITES:
             return True
         if self.secure is not None and not self.secure:
-            self.ledger_.notes.append(
+            self.traffic_.notes.append(
                 "secure sums are off: the coordinator saw each site's own part of the release"
             )
             return False
@@ -372,7 +372,7 @@ class FLFL(BaseRecoverer):
                 where="secure",
                 remedy="Let more owners take part, or leave it out",
             )
-        self.ledger_.notes.append(f"the sites' sums are not hidden from the coordinator: {why}")
+        self.traffic_.notes.append(f"the sites' sums are not hidden from the coordinator: {why}")
         return False
 
     def _collect(self, results: list[Recovered], noise: list[Array], Y: Array) -> Array:

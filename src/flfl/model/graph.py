@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from flfl.data.table import CoordinateKind
+    from flfl.io.table import CoordinateKind
 
 Array = NDArray[np.float64]
 Symmetrize = Literal["none", "mean", "max"]

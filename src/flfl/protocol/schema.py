@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.federation.messages import Exchange, Field, Protocol
+from flfl.protocol.messages import Exchange, Field, Protocol
 from flfl.protocol.public import OFFSETS, Facts
 
 Array = NDArray[np.float64]

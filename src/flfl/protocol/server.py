@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.errors import FLFLError, InputError
-from flfl.federation.coordinator import Ask, Program, Replies
-from flfl.federation.ledger import Ledger
 from flfl.model.state_space import Dynamics
 from flfl.protocol import public
+from flfl.protocol.coordinator import Ask, Program, Replies
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Facts, Network
 from flfl.protocol.schema import (
@@ -34,6 +33,7 @@ from flfl.protocol.schema import (
     statement,
 )
 from flfl.protocol.state import network_to_arrays
+from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -58,17 +58,17 @@ class Coordination:
     ----------
     positions : (N,) elapsed steps of the slots
     earlier : public state of the run to which slots are added, None for a new network
-    ledger : what travelled, and notes
+    traffic : what travelled, and notes
     progress : told (round, rounds)
     verify : raises an `FLFLError` for (site, signature, text) where the signature is not the
         site's; with it, a site that signs wrongly is set aside instead of stopping the others
-    sizes : dimensions of the answers to come, for a :class:`~flfl.federation.Coordinator`
+    sizes : dimensions of the answers to come, for a :class:`~flfl.protocol.Coordinator`
     network : the public state so far; after the run, what anybody may keep
     """
 
     plan: Plan
     positions: Array
-    ledger: Ledger
+    traffic: Traffic
     earlier: Network | None = None
     progress: Progress | None = None
     verify: Verify | None = None
@@ -98,7 +98,7 @@ class Coordination:
         rounds = plan.rounds + (pilot > 0) if self.earlier is None else LATER_ROUNDS
         yield from self._stretch(trial, max(start, pilot), N, rounds)
         yield self._ask("finish", **self._loadings())
-        self.ledger.rounds = rounds + (PILOT_ROUNDS if pilot else 0)
+        self.traffic.rounds = rounds + (PILOT_ROUNDS if pilot else 0)
 
     def _agreed(self, network: Network) -> int:
         """The earlier run's transform and season among those of the plan."""
@@ -111,7 +111,7 @@ class Coordination:
         return trials.index((network.transform, network.season))
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
-        self.ledger.exchanges[kind] += 1
+        self.traffic.exchanges[kind] += 1
         self._seen = chained(self._seen, kind, body)
         return Ask(kind, body)
 
@@ -175,7 +175,7 @@ class Coordination:
         if len(sums) != self.sizes["released"]:
             raise FLFLError(f"{len(sums)} sums came, not {self.sizes['released']}")
         network = public.with_release(network, sums, present)
-        self.ledger.numbers += int(network.stretches[-1].numbers.sum())
+        self.traffic.numbers += int(network.stretches[-1].numbers.sum())
         self.network = network if self.earlier is not None else public.restart(network)
         here = np.array([name in present for name in facts]).astype(int)
         ask = self._ask("begin", present=here, z=sums)
@@ -211,7 +211,7 @@ class Coordination:
         return read
 
     def _set_aside(self, name: str, why: str) -> None:
-        self.ledger.notes.append(f"{name} is set aside: {why}")
+        self.traffic.notes.append(f"{name} is set aside: {why}")
 
     def _extend(self, facts: Mapping[str, Facts], trial: int) -> None:
         if self.network is None:
@@ -259,7 +259,7 @@ class Coordination:
     def _note_dropped(self, asked: Mapping[str, object], present: tuple[str, ...]) -> None:
         lost = [name for name in asked if name not in present]
         if lost:
-            self.ledger.notes.append(
+            self.traffic.notes.append(
                 f"{', '.join(lost)} left during the release: the sums are those of the others, and"
                 " nothing of it is in them"
             )
@@ -272,7 +272,7 @@ class Coordination:
                 key = place.tobytes() + known.tobytes()
                 other = seen.setdefault(key, name)
                 if other != name and place.any() and not known.all() and known.any():
-                    self.ledger.notes.append(
+                    self.traffic.notes.append(
                         f"{other} and {name} have a sensor at the same place with the same gaps: if"
                         " it is one station, only one of them should take part with it"
                     )

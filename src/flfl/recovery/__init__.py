@@ -1,7 +1,7 @@
 """``recover``: fill a table, say what is what, and score the filling on known readings."""
 
-from flfl.recovery.recovering import recover
-from flfl.recovery.result import Recovery, numbers_per_reading
+from flfl.recovery.recover import recover
+from flfl.recovery.result import Recovery
 from flfl.recovery.rules import Rules
 from flfl.recovery.scores import GapScore, SensorScore
 
@@ -10,6 +10,5 @@ __all__ = [
     "Recovery",
     "Rules",
     "SensorScore",
-    "numbers_per_reading",
     "recover",
 ]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
-from flfl.estimators.memory import Remembered
+from flfl.estimators.saved_model import Remembered
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
 
 _DIGITS = 16
 
@@ -28,7 +28,7 @@ def run_id(
 
     Examples
     --------
-    >>> from flfl.data import from_frame
+    >>> from flfl.io.read import from_frame
     >>> table = from_frame(np.array([[1.0, 2.0], [np.nan, 3.0]]))
     >>> one, same, other = (
     ...     run_id(table, Sensors.bare(("0", "1")), {"seed": seed}) for seed in (0, 0, 1)

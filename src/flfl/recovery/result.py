@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from flfl.data.write import FLAGS, Provenance
-from flfl.estimators.memory import Remembered
-from flfl.federation.ledger import Ledger
+from flfl.estimators.saved_model import Remembered
+from flfl.io.write import FLAGS, Provenance
 from flfl.protocol.guarantee import epsilon, gaussian_dp, told_apart
+from flfl.protocol.traffic import Traffic
 from flfl.recovery.rules import Rules, count_reasons
 from flfl.recovery.scores import GapScore, SensorScore, SiteScore, by_site
 
@@ -39,7 +39,7 @@ class Recovery:
     added_error : standard deviation of the noise in each sensor's copies at its median reading, in
         the readings' units; NaN for a sensor of which nothing left
     unit : of the readings, where the file names one
-    ledger : what travelled, a self-test that is a run of its own included
+    traffic : what travelled, a self-test that is a run of its own included
     sites : owner of each sensor; empty where a sensor without readings has none
     method : the name of the method that recovered
     rules : what was not to be filled, and the limits of what was
@@ -60,7 +60,7 @@ class Recovery:
     by_sensor: tuple[SensorScore, ...]
     verdict: str
     added_error: pd.Series
-    ledger: Ledger
+    traffic: Traffic
     seconds: float
     sites: tuple[str, ...]
     method: str
@@ -103,15 +103,15 @@ class Recovery:
             "sites": len(set(self.sites) - {""}),
             **{flag: self.count(flag) for flag in FLAGS},
             "refusals": self.refusals(),
-            "rounds": self.ledger.rounds,
-            "exchanges": dict(self.ledger.exchanges),
+            "rounds": self.traffic.rounds,
+            "exchanges": dict(self.traffic.exchanges),
             "seconds": round(self.seconds, 3),
-            "numbers_per_reading": numbers_per_reading(self.ledger, observed),
+            "numbers_per_reading": self.traffic.numbers_per_reading(observed),
             "added_error": {"median": float(self.added_error.median()), "unit": self.unit},
             "guarantee": guarantee(float(self.added_error.median())),
             "secure": self.secure,
-            "bytes_up": self.ledger.bytes_up,
-            "bytes_down": self.ledger.bytes_down,
+            "bytes_up": self.traffic.bytes_up,
+            "bytes_down": self.traffic.bytes_down,
             "bytes_raw": 8 * observed,
             "self_test": {name: dict(scores) for name, scores in self.scores.items()},
             "by_gap_length": [asdict(score) for score in self.by_gap_length],
@@ -124,13 +124,8 @@ class Recovery:
             "sensors_losing": losing,
             "sensors_too_close": tested - gaining - losing,
             "verdict": self.verdict,
-            "notes": [*self.notes, *self.ledger.notes],
+            "notes": [*self.notes, *self.traffic.notes],
         }
-
-
-def numbers_per_reading(ledger: Ledger, readings: int) -> float:
-    """Independent numbers released for each reading. At one or more, nothing is hidden."""
-    return ledger.numbers / max(readings, 1)
 
 
 DELTA = 1e-5

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.data.table import Table, listing
 from flfl.errors import InputError
+from flfl.io.table import Table, listing
 
 Array = NDArray[np.float64]
 Gap = int | str | pd.Timedelta

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.baselines import create
-from flfl.data.scaling import Scaling
-from flfl.data.table import Table
 from flfl.ensemble.holdout import draw_holdout
 from flfl.estimators.base import BaseRecoverer
-from flfl.federation.ledger import Ledger
+from flfl.io.scaling import Scaling
+from flfl.io.table import Table
+from flfl.methods import create
+from flfl.protocol.traffic import Traffic
 from flfl.recovery import scores
 from flfl.recovery.rules import Rules, gap_lengths
 from flfl.recovery.scores import GapScore, SensorScore
@@ -32,7 +32,7 @@ COVERAGE = 0.9
 class SelfTest:
     """What was found on the hidden readings; empty where none were hidden.
 
-    ``width`` holds half widths of an interval by sensor, ``ledger`` what travelled where the test
+    ``width`` holds half widths of an interval by sensor, ``traffic`` what travelled where the test
     was a run of its own.
     """
 
@@ -40,7 +40,7 @@ class SelfTest:
     by_gap_length: tuple[GapScore, ...]
     by_sensor: tuple[SensorScore, ...]
     width: Array | None = None
-    ledger: Ledger | None = None
+    traffic: Traffic | None = None
 
     @classmethod
     def none(cls, table: Table, label: str) -> SelfTest:
@@ -95,7 +95,7 @@ class Tester:
             return SelfTest.none(self.table, self.label)
         self._begin("self-test: the method without the hidden readings")
         again = self.fit(self.table.values.mask(hidden))
-        return self._score(hidden, again.estimates_, None, None, again.ledger_)
+        return self._score(hidden, again.estimates_, None, None, again.traffic_)
 
     def _begin(self, what: str) -> None:
         if self.stage is not None:
@@ -119,7 +119,7 @@ class Tester:
         estimates: Array,
         coverage: float | None,
         by_site: Array | None,
-        ledger: Ledger | None = None,
+        traffic: Traffic | None = None,
     ) -> SelfTest:
         values = self.table.values.to_numpy()
 
@@ -146,7 +146,7 @@ class Tester:
             scores.by_gap_length(errors, lengths),
             scores.by_sensor(errors, self.table.sensor_ids, self.label),
             np.quantile(relative, COVERAGE) * spread,
-            ledger,
+            traffic,
         )
 
 

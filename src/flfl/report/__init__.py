@@ -1,4 +1,4 @@
-"""One self-contained HTML page of a run: map, series, heat map, scores, ledger.
+"""One self-contained HTML page of a run: map, series, heat map, scores, traffic.
 
 Bokeh and Jinja come with the extra ``report`` and are imported only when a page is written.
 """

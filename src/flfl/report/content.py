@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from flfl.baselines import find
-from flfl.data.inspection import inspect_table
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
+from flfl.io.inspection import inspect_table
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.methods import find
 from flfl.recovery import Recovery, SensorScore
 from flfl.recovery.scores import ALONE, SITE
 from flfl.recovery.verdict import span
@@ -39,7 +39,7 @@ class Content:
     tiles : pairs of a large figure and what it is
     methods, overall, gaps : the columns and rows of the scores
     sensors : one mapping a sensor, for the table and the script
-    ledger, facts, settings : tables of the run
+    traffic, facts, settings : tables of the run
     understood : what the file holds
     notes : what else was understood and decided
     about : which run it was, and what made it
@@ -53,7 +53,7 @@ class Content:
     overall: Rows
     gaps: Rows
     sensors: list[dict[str, Any]]
-    ledger: Rows
+    traffic: Rows
     facts: Rows
     settings: Rows
     understood: list[str]
@@ -81,7 +81,7 @@ def write_content(
             for score in result.by_gap_length
         ],
         sensors=_sensors(result, table),
-        ledger=_ledger(result),
+        traffic=_traffic(result),
         facts=_facts(result, summary),
         settings=[(str(name), _setting(value)) for name, value in settings.items()],
         understood=list(understood),
@@ -187,28 +187,28 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _ledger(result: Recovery) -> Rows:
+def _traffic(result: Recovery) -> Rows:
     """Bytes and messages of every kind, the largest first."""
-    ledger = result.ledger
+    traffic = result.traffic
     kinds = sorted(
-        {*ledger.up, *ledger.down}, key=lambda kind: -(ledger.up[kind] + ledger.down[kind])
+        {*traffic.up, *traffic.down}, key=lambda kind: -(traffic.up[kind] + traffic.down[kind])
     )
     rows = [
         (
             kind,
-            size(ledger.up[kind]),
-            str(ledger.messages_up[kind]),
-            size(ledger.down[kind]),
-            str(ledger.messages_down[kind]),
+            size(traffic.up[kind]),
+            str(traffic.messages_up[kind]),
+            size(traffic.down[kind]),
+            str(traffic.messages_down[kind]),
         )
         for kind in kinds
     ]
     total = (
         "all",
-        size(ledger.bytes_up),
-        str(ledger.messages_up.total()),
-        size(ledger.bytes_down),
-        str(ledger.messages_down.total()),
+        size(traffic.bytes_up),
+        str(traffic.messages_up.total()),
+        size(traffic.bytes_down),
+        str(traffic.messages_down.total()),
     )
     return [*rows, total] if rows else []
 

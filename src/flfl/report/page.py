@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from flfl.data.atomic import write_files
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
 from flfl.errors import InputError
+from flfl.io.atomic import write_files
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
 from flfl.recovery import Recovery
 from flfl.report.content import write_content
 
@@ -28,7 +28,7 @@ def write_page(
     *,
     title: str = "",
 ) -> None:
-    """Write the page of a run: map, series, heat map, scores, ledger, settings.
+    """Write the page of a run: map, series, heat map, scores, traffic, settings.
 
     Parameters
     ----------

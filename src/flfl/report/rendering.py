@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.data.sensors import Sensors
-from flfl.data.table import Table
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
 from flfl.recovery import GapScore, Recovery
 from flfl.report import charts, template
 from flfl.report.content import Content

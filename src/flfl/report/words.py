@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from flfl.baselines import Method
+from flfl.methods import Method
 
 
 def count(number: int, noun: str) -> str:

@@ -8,9 +8,9 @@ import pytest
 
 from audit.real import masked
 from flfl.audit.attacks import plain_inversion as attack
-from flfl.data.scaling import Scaling
-from flfl.estimators.paper import PaperFLFL
-from flfl.model.objective import Weights
+from flfl.io.scaling import Scaling
+from flfl.paper.estimator import PaperFLFL
+from flfl.paper.objective import Weights
 
 
 def weights(model):

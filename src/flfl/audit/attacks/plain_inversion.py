@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.estimators.paper import PaperFLFL
-from flfl.federation.coordinator import Ask, Replies
-from flfl.model.objective import Weights
 from flfl.model.temporal import path_laplacian
+from flfl.paper.estimator import PaperFLFL
+from flfl.paper.objective import Weights
+from flfl.protocol.coordinator import Ask, Replies
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

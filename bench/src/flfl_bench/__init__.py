@@ -1,0 +1,1 @@
+"""Baselines, experiments, statistics and figures: how FLFL compares with other methods."""

@@ -1,0 +1,5 @@
+"""``python -m flfl_bench`` is ``flfl-bench``."""
+
+from flfl_bench.cli import main
+
+main()

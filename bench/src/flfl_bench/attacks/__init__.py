@@ -1,0 +1,1 @@
+"""Attacks on the uploads of other methods."""

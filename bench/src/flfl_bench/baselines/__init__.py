@@ -1,0 +1,1 @@
+"""Every other method, one file each, behind the estimator's contract."""

@@ -1,0 +1,456 @@
+"""``fedgnn``: a local graph network whose gradients are cut and noised, with fixed neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from flfl.estimators.base import Array
+from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
+from flfl.io.sensors import Sensors
+from flfl_bench.baselines._attention import (
+    Dice,
+    Graph,
+    Home,
+    Layer,
+    among,
+    attend,
+    client_streams,
+    homes_of,
+    noise_like,
+    pseudo_slots,
+    region_graph,
+    roll,
+    start_layer,
+)
+from flfl_bench.baselines._jax import (
+    Adam,
+    Tree,
+    adam_start,
+    adam_step,
+    double,
+    jax,
+    jitted,
+    jnp,
+    single,
+)
+from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
+from flfl_bench.baselines.exchange import WORD, Message, Post
+
+
+class Shared(NamedTuple):
+    """What the server holds: the attention layer and the slots Q (N x d)."""
+
+    layer: Layer
+    Q: Any
+
+
+class Private(NamedTuple):
+    """What a client keeps: its own embedding, Adam's state for it, and its neighbours' embeddings.
+
+    ``met`` says which of the K neighbour rows were received.
+    """
+
+    own: Any
+    adam: Adam
+    others: Any
+    met: Any
+
+
+class Rules(NamedTuple):
+    """Cut of the uploaded gradients' elements, Laplace scale, and the length of steps."""
+
+    clip: Any
+    noise: Any
+    rate: Any
+
+
+def start_shared(slots: int, d: int, rng: np.random.Generator) -> Shared:
+    """Small slots, so that the first estimates are near each sensor's mean."""
+    return Shared(start_layer(d, rng), single(0.1 * rng.standard_normal((slots, d))))
+
+
+def start_private(stream: np.random.Generator, d: int, n_neighbors: int) -> Private:
+    """A client's own embedding; it has met no neighbour yet."""
+    own = single(stream.standard_normal(d))
+    return Private(own, adam_start(own), *_strangers(d, n_neighbors))
+
+
+def _strangers(d: int, n_neighbors: int) -> tuple[Any, Any]:
+    return jnp.zeros((n_neighbors, d), np.float32), jnp.zeros(n_neighbors, bool)
+
+
+def embed(shared: Shared, own: Any, private: Private, home: Home) -> Any:
+    """``h_i``: the own node, plus attention over its slots, plus attention over its neighbours."""
+    by_slots = attend(shared.layer, own, shared.Q, home.train)
+    return own + by_slots + attend(shared.layer, own, private.others, private.met)
+
+
+def squared_error(shared: Shared, own: Any, private: Private, home: Home) -> Any:
+    """A client's loss: the sum, as the mean's gradients would drown in the noise."""
+    estimates = shared.Q @ embed(shared, own, private, home)
+    return jnp.sum(jnp.where(home.train, estimates - home.z, 0.0) ** 2)
+
+
+def client_part(
+    shared: Shared, private: Private, home: Home, dice: Dice, normals: Any, rules: Rules
+) -> tuple[Shared, Any, Private]:
+    """A client's round: gradients it uploads, the slots they are about, and what it keeps.
+
+    Pseudo slots get gradients drawn from a normal distribution with the mean and the covariance
+    of the real ones.
+    """
+    gradient, for_own = jax.grad(squared_error, argnums=(0, 1))(shared, private.own, private, home)
+    chosen = pseudo_slots(dice, home.order, home.unobserved)
+    fake = _alike(gradient.Q, home.train, normals)
+    Q = gradient.Q.at[chosen].set(fake, mode="drop")
+    touched = home.train | among(chosen, len(home.z))
+    noisy = jax.tree_util.tree_map(
+        lambda g, noise: jnp.clip(g, -rules.clip, rules.clip) + rules.noise * noise,
+        Shared(gradient.layer, Q),
+        noise_like(gradient, dice),
+    )
+    upload = noisy._replace(Q=jnp.where(touched[:, None], noisy.Q, 0.0))
+    mean = for_own / jnp.maximum(jnp.sum(home.train), 1)
+    own, adam = adam_step(private.own, mean, private.adam, rules.rate)
+    return upload, touched, private._replace(own=own, adam=adam)
+
+
+def _alike(rows: Any, real: Any, normals: Any) -> Any:
+    """As many rows as normals (n x d), with the mean and the covariance of the real rows."""
+    n = jnp.maximum(jnp.sum(real), 1)
+    mean = jnp.where(real, 1.0, 0.0) @ rows / n
+    apart = jnp.where(real[:, None], rows - mean, 0.0)
+    covariance = apart.T @ apart / n
+    # The rows are nearly parallel: a little more in every direction, and it has a root.
+    more = 1e-3 * jnp.trace(covariance) + 1e-12
+    root = jnp.linalg.cholesky(covariance + more * jnp.eye(len(covariance), dtype=np.float32))
+    return mean + normals @ root.T
+
+
+def server_step(
+    shared: Shared, adam: Adam, sums: Shared, clients: Any, observers: Any, rate: Any
+) -> tuple[Shared, Adam]:
+    """The layer by the mean over clients, a slot by the mean over those who sent it."""
+    layer = jax.tree_util.tree_map(lambda g: g / clients, sums.layer)
+    mean = Shared(layer, sums.Q / jnp.maximum(observers, 1)[:, None])
+    return adam_step(shared, mean, adam, rate)
+
+
+client_round = jitted(client_part)
+apply_step = jitted(server_step)
+
+
+@jitted
+def client_estimates(shared: Shared, private: Private, home: Home) -> Any:
+    """One client's row, (N,)."""
+    return shared.Q @ embed(shared, private.own, private, home)
+
+
+@jitted
+def all_estimates(shared: Shared, private: Private, homes: Home) -> Any:
+    """All rows, (M, N)."""
+    h = jax.vmap(lambda own, home: embed(shared, own.own, own, home))(private, homes)
+    return h @ shared.Q.T
+
+
+@jitted
+def joint_step(
+    shared: Shared,
+    adam: Adam,
+    private: Private,
+    homes: Home,
+    dice: Dice,
+    normals: Any,
+    rules: Rules,
+) -> tuple[Shared, Adam, Private]:
+    """A round of all clients and the server."""
+    uploads, touched, private = jax.vmap(
+        lambda one, home, drawn, normal: client_part(shared, one, home, drawn, normal, rules)
+    )(private, homes, dice, normals)
+    ones = jnp.ones(len(touched), np.float32)
+    # A product, not a sum: XLA would draw the noise again inside the sum.
+    sums = jax.tree_util.tree_map(lambda g: jnp.tensordot(ones, g, 1), uploads)
+    observers = jnp.sum(touched, axis=0)
+    return *server_step(shared, adam, sums, jnp.sum(ones), observers, rules.rate), private
+
+
+class Client:
+    """Holds one sensor's readings, its embedding, and what it knows of its neighbours."""
+
+    def __init__(
+        self, readings: Readings, home: Home, stream: np.random.Generator, private: Private,
+        pseudo: int, rules: Rules,
+    ) -> None:  # fmt: skip
+        self._readings, self._home, self._stream = readings, home, stream
+        self._private = self._best = private
+        self._pseudo, self._rules = pseudo, rules
+
+    def score(self, model: Message) -> Message:
+        """Sums of errors under the model."""
+        row = double(client_estimates(_shared_of(model.body), self._private, self._home))
+        return Message("score", {"sums": self._readings.sums(row[None])})
+
+    def learn(self, model: Message) -> Sequence[Message]:
+        """Which slots its gradients are about, and these; its own embedding moves at home."""
+        dice = roll(self._stream, self._pseudo)
+        normals = _normals(self._stream, self._pseudo, len(self._private.own))
+        upload, touched, self._private = client_round(
+            _shared_of(model.body), self._private, self._home, dice, normals, self._rules
+        )
+        rows = np.flatnonzero(touched)
+        body = {**upload.layer._asdict(), "Q": np.asarray(upload.Q)[rows]}
+        return [Message("rows", {"rows": rows}), Message("gradient", body)]
+
+    def introduce(self) -> Message:
+        """Its embedding, for the third party."""
+        return Message("embedding", {"own": self._private.own})
+
+    def meet(self, message: Message) -> None:
+        """Its neighbours' embeddings, without names; they stay as they are until the next time."""
+        found = np.asarray(message.body["others"])
+        others = np.zeros(self._private.others.shape, np.float32)
+        others[: len(found)] = found
+        met = jnp.arange(len(others)) < len(found)
+        self._private = self._private._replace(others=single(others), met=met)
+
+    def keep(self) -> None:
+        """What it holds now belongs to the best model."""
+        self._best = self._private
+
+    def recover(self, model: Message) -> Array:
+        """Estimates of its slots, with what it held when that model was kept."""
+        return double(client_estimates(_shared_of(model.body), self._best, self._home))
+
+
+class Server:
+    """Holds the layer and Q; sees cut and noisy gradients."""
+
+    def __init__(self, shared: Shared, rate: float) -> None:
+        self._shared = self._best = shared
+        self._adam = adam_start(shared)
+        self._rate = rate
+
+    def model(self, client: int) -> Message:
+        """The same for every client."""
+        return Message("model", {**self._shared.layer._asdict(), "Q": self._shared.Q})
+
+    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
+        """Add up what the clients sent, and move."""
+        Q = np.zeros(self._shared.Q.shape, np.float32)
+        observers = np.zeros(len(Q), np.int32)
+        for slots, gradient in uploads:
+            Q[slots.body["rows"]] += gradient.body["Q"]
+            observers[slots.body["rows"]] += 1
+        layer = Layer(
+            *(sum(gradient.body[name] for _, gradient in uploads) for name in Layer._fields)
+        )
+        count = np.float32(len(uploads))
+        self._shared, self._adam = apply_step(
+            self._shared, self._adam, Shared(layer, single(Q)), count, observers, self._rate
+        )
+
+    def keep(self) -> None:
+        """The present state is the best so far."""
+        self._best = self._shared
+
+    def restore(self) -> None:
+        """Go back to the best state."""
+        self._shared = self._best
+
+
+class ThirdParty:
+    """Knows who is near whom, and passes embeddings on without names."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._neighbors = [ids[has] for ids, has in zip(*graph, strict=True)]
+
+    def match(self, embeddings: Sequence[Message]) -> list[Message]:
+        """For every client the embeddings of its neighbours."""
+        own = np.stack([message.body["own"] for message in embeddings])
+        return [Message("neighbors", {"others": own[ids]}) for ids in self._neighbors]
+
+
+class WithThirdParty(ByMessage):
+    """Server, clients and the third party, message by message."""
+
+    def __init__(
+        self, server: Server, clients: Sequence[Client], post: Post, matcher: ThirdParty,
+        refresh: int,
+    ) -> None:  # fmt: skip
+        super().__init__(server, clients, post)
+        self._members, self._matcher, self._refresh = clients, matcher, refresh
+
+    def round(self, number: int) -> None:
+        """As for all, after the neighbours were met where it is time."""
+        if _time_to_meet(number, self._refresh):
+            sent = [self.post.up(client.introduce()) for client in self._members]
+            for client, message in zip(self._members, self._matcher.match(sent), strict=True):
+                client.meet(self.post.down(message))
+        super().round(number)
+
+
+class Together(AtOnce):
+    """All clients, the server and the third party at once."""
+
+    def __init__(
+        self, readings: Readings, post: Post, shared: Shared, private: Private, graph: Graph,
+        homes: Home, streams: Sequence[np.random.Generator], pseudo: int, rules: Rules,
+        refresh: int,
+    ) -> None:  # fmt: skip
+        M, d = private.own.shape
+        layer = sum(a.size for a in shared.layer)
+        touched = int(_rows_sent(readings, pseudo).sum())
+        up = {"rows": touched, "gradient": M * layer + d * touched}
+        state = (shared, adam_start(shared), private)
+        super().__init__(readings, post, state, M * (layer + shared.Q.size), up)
+        self._graph, self._homes, self._streams = graph, homes, streams
+        self._pseudo, self._rules, self._refresh = pseudo, rules, refresh
+
+    def predict(self) -> Any:
+        """Estimates (M, N) of the present state."""
+        shared, _, private = self.state
+        return all_estimates(shared, private, self._homes)
+
+    def round(self, number: int) -> None:
+        """As for all, after the neighbours were met where it is time."""
+        if _time_to_meet(number, self._refresh):
+            shared, adam, private = self.state
+            M, d = private.own.shape
+            ids, present = (jnp.asarray(a) for a in self._graph)
+            others = jnp.where(present[..., None], private.own[ids], 0.0)
+            self.state = (shared, adam, private._replace(others=others, met=present))
+            self.post.count_up("embedding", WORD * M * d, M)
+            self.post.count_down("neighbors", WORD * d * int(self._graph.present.sum()), M)
+        super().round(number)
+
+    def step(self) -> Tree:
+        """The state after one more round."""
+        d = self.state[2].own.shape[1]
+        rolled = []
+        for stream in self._streams:
+            rolled.append((roll(stream, self._pseudo), _normals(stream, self._pseudo, d)))
+        dice = Dice(*(np.stack(part) for part in zip(*(one for one, _ in rolled), strict=True)))
+        normals = np.stack([one for _, one in rolled])
+        return joint_step(*self.state, self._homes, dice, normals, self._rules)
+
+
+def _normals(stream: np.random.Generator, pseudo: int, d: int) -> Any:
+    return stream.standard_normal((pseudo, d), np.float32)
+
+
+def _time_to_meet(number: int, refresh: int) -> bool:
+    return number > 0 and number % refresh == 0
+
+
+def _rows_sent(readings: Readings, pseudo: int) -> Any:
+    """Slots in each client's upload, (M,)."""
+    seen = readings.train.sum(axis=1)
+    return seen + np.minimum(pseudo, readings.train.shape[1] - seen)
+
+
+def _shared_of(body: Any) -> Shared:
+    return Shared(Layer(*(body[name] for name in Layer._fields)), body["Q"])
+
+
+class FedGNN(NeuralRecoverer):
+    """Attention over a sensor's observed slots and its neighbours' fixed embeddings.
+
+    A client keeps its own embedding; of the gradients of the shared layer and slots it uploads,
+    every element is cut to ``[-clip, clip]`` and gets Laplace noise, and pseudo slots get
+    gradients drawn to look like the real ones. A third party passes neighbours' embeddings on
+    without names. Departures from the original: the graph inside a region stands in for sensors
+    that share a slot (all do), the loss is a sum, and the server steps by Adam.
+
+    Parameters
+    ----------
+    rank : width of the embeddings (d)
+    n_neighbors : neighbours of a sensor in its region's graph
+    pseudo : unobserved slots that a client adds in each round
+    clip, noise : cut of the uploaded elements, and Laplace scale: epsilon is 2 clip / noise for
+        **one number of one round** (the notes of a run tell what all of them come to)
+    learning_rate : of Adam, on the server and at the clients
+    refresh : rounds before neighbours' embeddings are fetched, and between two times
+    rounds : rounds at most; the run stops early when readings kept back say so
+    batched : compute all clients at once; False passes every message (slow, same result)
+    random_state : seed
+
+    Examples
+    --------
+    >>> FedGNN(rounds=5).get_params()["clip"]
+    0.1
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rank": [COUNT],
+        "n_neighbors": [COUNT],
+        "pseudo": [COUNT],
+        "clip": [POSITIVE],
+        "noise": [NOT_NEGATIVE],
+        "learning_rate": [POSITIVE],
+        "refresh": [COUNT],
+        "rounds": [COUNT],
+        "batched": ["boolean"],
+        "random_state": [WHOLE],
+    }
+
+    def __init__(
+        self,
+        *,
+        rank: int = 8,
+        n_neighbors: int = 4,
+        pseudo: int = 100,
+        clip: float = 0.1,
+        noise: float = 0.2,
+        learning_rate: float = 0.02,
+        refresh: int = 50,
+        rounds: int = 200,
+        batched: bool = True,
+        random_state: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.n_neighbors = n_neighbors
+        self.pseudo = pseudo
+        self.clip = clip
+        self.noise = noise
+        self.learning_rate = learning_rate
+        self.refresh = refresh
+        self.rounds = rounds
+        self.batched = batched
+        self.random_state = random_state
+
+    def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
+        M, N = readings.Z.shape
+        shared = start_shared(N, self.rank, np.random.default_rng([self.random_state, 1]))
+        graph = region_graph(sensors, self.n_neighbors)
+        homes, streams = homes_of(readings, graph.present), client_streams(self.random_state, M)
+        alone = [start_private(stream, self.rank, graph.ids.shape[1]) for stream in streams]
+        rules = Rules(self.clip, self.noise, self.learning_rate)
+        if self.batched:
+            private = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *alone)
+            return Together(
+                readings, post, shared, private, graph, homes, streams, self.pseudo, rules,
+                self.refresh,
+            )  # fmt: skip
+        clients = [
+            Client(
+                readings.of_sensor(i), Home(*(part[i] for part in homes)), streams[i], alone[i],
+                self.pseudo, rules,
+            )
+            for i in range(M)
+        ]  # fmt: skip
+        server = Server(shared, self.learning_rate)
+        return WithThirdParty(server, clients, post, ThirdParty(graph), self.refresh)
+
+    def _remark(self, readings: Readings) -> str:
+        if self.noise == 0:
+            return "fedgnn: without noise there is no epsilon"
+        one, rounds, d = 2 * self.clip / self.noise, self.traffic_.rounds, self.rank
+        numbers = 2 * d * d + 2 * d + d * int(_rows_sent(readings, self.pseudo).max())
+        return (
+            f"fedgnn: epsilon is {one:.3g} for one number of one round, {one * rounds:.3g} for it"
+            f" over the {rounds} rounds, and {one * rounds * numbers:.3g} for the up to {numbers}"
+            " numbers that a client sends in each; embeddings go to the third party without noise"
+        )

@@ -1,0 +1,69 @@
+"""``tvgs``: changes from slot to slot are smooth on the graph, all data in one place."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.parameters import COUNT, POSITIVE
+from flfl.io.scaling import Scaling
+from flfl.io.sensors import Sensors
+from flfl.model.graph import gaussian_weights, laplacian
+from flfl.paper.objective import Observed
+from flfl_bench.maths.smooth_recovery import recover_smooth
+
+
+class TVGS(BaseRecoverer):
+    """``min 1/2 |J*X - Y|^2 + alpha/2 tr((X D)^T L (X D))``: batch time-varying graph recovery.
+
+    Central: it pools the readings. ``X D`` are the changes in time and ``L`` the Laplacian of a
+    nearest-neighbour graph with weights ``exp(-d^2 / sigma^2)`` on the coordinates as they stand.
+    Each sensor's mean is taken out first, which changes nothing where the readings determine the
+    answer; at a slot that no sensor of a connected part of the graph observed they do not, and
+    the part's mean deviation there is taken to be zero.
+
+    Without coordinates every sensor is linked to every other with the same weight.
+
+    Parameters
+    ----------
+    alpha : weight of smoothness; it has no unit
+    n_neighbors : neighbours that a sensor lists
+    tolerance : of the solver, relative to the readings
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 5.0], [1.0, np.nan], [0.0, 5.0]])
+    >>> round(float(TVGS(alpha=1.0).fit_transform(X)[1, 1]), 3)
+    6.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [POSITIVE],
+        "n_neighbors": [COUNT],
+        "tolerance": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(
+        self, *, alpha: float = 0.05, n_neighbors: int = 10, tolerance: float = 1e-6
+    ) -> None:
+        self.alpha = alpha
+        self.n_neighbors = n_neighbors
+        self.tolerance = tolerance
+
+    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
+        self._validate_params()
+        scaling = Scaling.common(Y)
+        data = Observed.of(scaling.apply(Y), ~np.isnan(Y))
+        W = gaussian_weights(sensors.coordinates, self.n_neighbors, size=len(Y))
+        X = recover_smooth(
+            data.Y, data.J, self._smoothness(laplacian(W)), self.alpha, tolerance=self.tolerance
+        )
+        return scaling.undo(X)
+
+    def _smoothness(self, L: Array) -> Array:
+        """The matrix between the changes in the objective."""
+        return L

@@ -1,0 +1,132 @@
+"""``flfl-bench run``: a whole table of methods, data, rates and seeds, resumable."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from flfl.cli.say import NO_FIGURES, json_option, names, print_json, share
+from flfl.errors import FLFLError
+from flfl.report.words import count
+from flfl_bench.canvas import available
+from flfl_bench.experiment import read_experiment
+from flfl_bench.report import write_report
+from flfl_bench.runner import Progress, run_cells
+from flfl_bench.store import Store
+
+_BAR = 24
+_QUIET = 30.0
+"""Seconds between two lines of progress where nobody looks on."""
+
+
+@click.command()
+@click.argument("experiment", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes.  [default: one a core]")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds that a cell may take; beyond them it counts as failed.",
+)
+@click.option("--only", default="", help="Only these labels, such as flfl,linear.")
+@click.option("--data", "data_names", default="", help="Only these data sets.")
+@click.option("--rates", default="", help="Only these rates, such as 0.1,0.5.")
+@click.option("--again", default="", help="Run these labels again, finished or not.")
+@click.option("--again-failed", is_flag=True, help="Run again what has failed.")
+@json_option
+def run(
+    experiment: Path,
+    out: Path,
+    workers: int | None,
+    limit: float | None,
+    only: str,
+    data_names: str,
+    rates: str,
+    again: str,
+    again_failed: bool,
+    as_json: bool,
+) -> None:
+    """Run EXPERIMENT.toml: data x rates x patterns x methods x seeds.
+
+    Every finished cell is kept in the folder at once: a run that was stopped or killed goes on
+    where it was. Pieces (--only, --data, --rates) add up to the same table.
+
+    \b
+    Example:
+      flfl-bench run experiments/quick.toml --out quick
+      flfl-bench run experiments/paper_table.toml --out table --only flfl,linear --rates 0.5
+    """
+    labels = names(only, "--only", required=False)
+    asked = read_experiment(experiment, labels)
+    cells = asked.select(
+        labels=labels,
+        data=names(data_names, "--data", required=False),
+        rates=[share(text, "--rates") for text in names(rates, "--rates", required=False)],
+    )
+    store = Store(out)
+    if again:
+        repeated = asked.select(labels=names(again, "--again"))
+        store.discard(set(cells) & set(repeated))
+    if again_failed:
+        store.discard(cell for cell in cells if (store.find(cell) or {}).get("failed"))
+    run_cells(cells, store, workers=workers, limit=limit, report=_Bar())
+    table = store.write(asked)
+    draw = available()
+    write_report(out, store.rows, draw=draw)
+    rows = table.to_pylist()
+    if not draw:
+        click.echo(NO_FIGURES, err=True)
+    if as_json:
+        print_json({"table": str(store.rows), "rows": rows})
+    else:
+        click.echo(f"{count(len(rows), 'row')}: {store.rows}; tables and figures beside it")
+        for row in rows:
+            if row["failed"]:
+                place = f"{row['data']}, {row['pattern']} {row['rate']}, seed {row['seed']}"
+                click.echo(f"Failed: {row['label']} on {place}: {row['failed']}")
+    if rows and all(row["failed"] for row in rows):
+        raise FLFLError(f"every cell failed, such as {rows[0]['label']}: {rows[0]['failed']}")
+
+
+class _Bar:
+    """A bar that is redrawn on a terminal; a line now and then where stderr is a file."""
+
+    def __init__(self) -> None:
+        self._last = -_QUIET
+
+    def __call__(self, progress: Progress) -> None:
+        finished = progress.done == progress.total
+        line = _line(progress)
+        if sys.stderr.isatty():
+            click.echo(f"\r{line:<100}", err=True, nl=finished)
+        elif finished or time.monotonic() - self._last >= _QUIET:
+            self._last = time.monotonic()
+            click.echo(line, err=True)
+
+
+def _line(progress: Progress) -> str:
+    """One line of progress.
+
+    Examples
+    --------
+    >>> _line(Progress(3, 12, 1, 150.0))
+    '[######..................] 3 of 12 cells, 1 failed, about 3 min left'
+    """
+    filled = _BAR * progress.done // max(progress.total, 1)
+    bar = "#" * filled + "." * (_BAR - filled)
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    left = "" if progress.done == progress.total else f", about {_time(progress.seconds_left)} left"
+    last = "" if progress.cell is None else f" ({progress.cell.label}, {progress.cell.source.name})"
+    return f"[{bar}] {progress.done} of {count(progress.total, 'cell')}{failed}{left}{last}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = -(-seconds // 60)
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

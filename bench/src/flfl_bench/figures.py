@@ -1,0 +1,305 @@
+"""Figures of an experiment: readable at column width, our method always the vermilion one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from flfl.methods import methods
+from flfl_bench import statistics
+from flfl_bench.canvas import COLOURS, COLUMN, GREY, MARKERS, OUR_COLOUR, Draw
+from flfl_bench.headline import OURS
+from flfl_bench.tables import short
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure to be drawn: its file's name, what it shows, and how high it is."""
+
+    name: str
+    caption: str
+    draw: Draw
+    height: float
+    width: float = COLUMN
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker and weight of a method's line."""
+
+    color: str
+    marker: str
+    linewidth: float
+    zorder: int
+
+    def line(self) -> dict[str, Any]:
+        """Keywords of ``plot``."""
+        return vars(self) | {"markersize": 4.5 if self.color == OUR_COLOUR else 3.0}
+
+
+def looks(labels: Sequence[str], grey: Sequence[str] = ()) -> dict[str, Look]:
+    """How each label is drawn: ours thick and vermilion, the others in colour while they last."""
+    found = {OURS: Look(OUR_COLOUR, "o", 1.8, 5)}
+    others = [label for label in labels if label != OURS and label not in grey]
+    for label, colour, marker in zip(others, COLOURS, MARKERS, strict=False):
+        found[label] = Look(colour, marker, 1.0, 4)
+    return {label: found.get(label, Look(GREY, ".", 0.6, 2)) for label in [OURS, *labels]}
+
+
+def rates(rows: pd.DataFrame, pattern: str) -> Picture:
+    """Error against rate, a panel for each data set."""
+    own = rows[rows["pattern"] == pattern]
+    data = list(dict.fromkeys(own["data"]))
+    table = statistics.scores(own).replace(np.inf, np.nan)
+    # Methods that were run at every rate are worth a colour: they make lines.
+    found = own.groupby("label", sort=False)["rate"].nunique()
+    known = found.sort_values(ascending=False, kind="stable")
+    look = looks(list(known.index), grey=list(known.index[known < known.max()]))
+    lines = -(-len(data) // 2)
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(lines, min(2, len(data)), squeeze=False).ravel()
+        for axis, name in zip(axes, data, strict=False):
+            panel = table.xs((name, pattern), level=("data", "pattern"))
+            for label in reversed(known.index):
+                values = panel[label].dropna().sort_index()
+                axis.plot(values.index, values, label=label, **look[label].line())
+            axis.set_title(short(name))
+            _plain_log(axis)
+            axis.set_xticks(sorted(own["rate"].unique())[:: max(1, panel.shape[0] // 5)])
+        for axis in axes[len(data) :]:
+            axis.set_visible(False)
+        for axis in axes[max(0, len(data) - 2) : len(data)]:
+            axis.set_xlabel("share of readings kept")
+        for axis in axes[::2]:
+            axis.set_ylabel("MAE")
+        _legend(figure, axes[0], look)
+
+    caption = f"MAE against the share of readings kept, {pattern} gaps; mean over seeds"
+    return Picture(f"rates-{pattern}", caption, draw, 1.5 * lines + 0.7)
+
+
+def _legend(figure: Any, axis: Any, look: dict[str, Look]) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    drawn = dict(zip(labels, handles, strict=True))
+    named = [label for label, one in look.items() if one.color != GREY and label in drawn]
+    shown = {label: drawn[label] for label in named}
+    grey = [label for label in drawn if look[label].color == GREY]
+    if grey:
+        shown["others" if len(grey) > 1 else grey[0]] = drawn[grey[0]]
+    figure.legend(
+        list(shown.values()), list(shown), loc="outside lower center", ncols=min(4, len(shown))
+    )
+
+
+_STEPS = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(np.arange(1, 10, 0.2).round(1)))
+"""Numbers that may stand on a logarithmic axis, the more of them the less it spans."""
+
+
+def _plain_log(axes: Any) -> None:
+    """A logarithmic y axis with ordinary numbers, few of them but at least two."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    for steps in _STEPS:
+        ticks = [m * 10.0**e for e in range(-6, 7) for m in steps if low <= m * 10.0**e <= high]
+        if len(ticks) >= 2:
+            break
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
+
+
+def parts(rows: pd.DataFrame, method: str) -> Picture:
+    """What leaving out each part costs: a bar for the mean, a dot for each case."""
+    own = rows[rows["method"] == method]
+    table = statistics.scores(own).replace(np.inf, np.nan)
+    change = 100 * (table.div(table[method], axis=0) - 1).drop(columns=method)
+    order = change.mean().sort_values(kind="stable").index
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        places = np.arange(len(order))
+        mean = change[order].mean().to_numpy()
+        colours = [OUR_COLOUR if value > 0 else COLOURS[0] for value in mean]
+        axis.barh(places, mean, color=colours, height=0.6, alpha=0.75)
+        for place, label in zip(places, order, strict=True):
+            values = change[label].dropna()
+            axis.plot(values, np.full(len(values), place), "k.", markersize=2.5)
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis.set_yticks(places, [label.removeprefix(f"{method}: ") for label in order])
+        axis.set_xlabel(f"change of MAE against {method} (%)")
+
+    caption = f"{method} with a part changed: mean over cases (bars) and each case (dots)"
+    return Picture(f"parts-{method}", caption, draw, 0.6 + 0.17 * len(order))
+
+
+def relative_error(rows: pd.DataFrame) -> pd.Series:
+    """Geometric mean over the common cases of each label's MAE over ours.
+
+    A label that failed in one of them has none, and takes the case from nobody else.
+    """
+    table = statistics.paired_scores(rows)
+    table = table[np.isfinite(table[OURS])]
+    common = table.dropna() if len(table.dropna()) else table
+    found = np.exp(np.log(common.div(common[OURS], axis=0)).mean())
+    return found[np.isfinite(found)]
+
+
+def against(rows: pd.DataFrame, column: str) -> Picture:
+    """Error against what a method costs: processor seconds, or bytes that are moved."""
+    fine = rows[rows["failed"].isna()]
+    moved = fine["bytes_up"] + fine["bytes_down"]
+    # Seconds on the clock depend on who else used the machine.
+    priced = fine.assign(bytes=moved / 1e6, seconds=fine["cpu_seconds"])
+    cost = priced.groupby("label", sort=False)[column].median()
+    error = relative_error(rows)
+    method = fine.groupby("label", sort=False)["method"].first()
+    shown = [label for label in error.index if cost.get(label, 0) > 0]
+    words = {
+        "bytes": "MB moved between owners and coordinator",
+        "seconds": "processor seconds, tuning included",
+    }
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        axis.set(xscale="log", xlabel=words[column], ylabel="MAE / MAE of flfl")
+        for kind, (colour, marker) in _KINDS.items():
+            own = [label for label in shown if _kind(label, method[label]) == kind]
+            if own:
+                size = 6 if kind == OURS else 4
+                axis.plot(cost[own], error[own], marker, color=colour, markersize=size, label=kind)
+        axis.axhline(1, color=GREY, linewidth=0.5, linestyle=":")
+        axis.margins(x=0.15, y=0.12)
+        _plain_log(axis)
+        _name_points(figure, axis, [(label, cost[label], error[label]) for label in shown])
+        figure.legend(loc="outside lower center", ncols=4)
+
+    caption = f"MAE over that of flfl (geometric mean over cases) against {words[column]} (median)"
+    return Picture(column, caption, draw, 3.0)
+
+
+_KINDS = {
+    OURS: (OUR_COLOUR, "o"),
+    "federated": (COLOURS[0], "s"),
+    "pooled": (COLOURS[1], "D"),
+    "each sensor alone": (GREY, "^"),
+}
+
+
+def _kind(label: str, method: str) -> str:
+    if label == OURS:
+        return OURS
+    known = methods()[method]
+    return "federated" if known.federated else "pooled" if known.pooled else "each sensor alone"
+
+
+def _name_points(figure: Any, axis: Any, points: Sequence[tuple[str, float, float]]) -> None:
+    """A name beside each point, at the nearest place where it covers nothing."""
+    figure.canvas.draw()
+    unit = figure.dpi / 72
+    pixels = [axis.transData.transform((x, y)) for _, x, y in points]
+    taken = [(x - 2 * unit, x + 2 * unit, y - 2 * unit, y + 2 * unit) for x, y in pixels]
+    for (text, x, y), (left, level) in zip(points, pixels, strict=True):
+        wide, high = 3.3 * len(text) * unit, 6.5 * unit
+        places = [
+            (side, shift * high / 2)
+            for shift in sorted(range(-16, 17), key=abs)
+            for side in (5 * unit, -5 * unit - wide)
+        ]
+        boxes = {
+            (dx, dy): (left + dx, left + dx + wide, level + dy - high / 2, level + dy + high / 2)
+            for dx, dy in places
+        }
+        dx, dy = next((at for at in places if not _covers(boxes[at], taken)), places[0])
+        taken.append(boxes[dx, dy])
+        axis.annotate(
+            text, (x, y), xytext=(dx / unit, dy / unit), textcoords="offset points", fontsize=6,
+            va="center", color=OUR_COLOUR if text == OURS else "black",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": GREY} if dy else None,
+        )  # fmt: skip
+
+
+def _covers(box: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
+    left, right, low, high = box
+    return any(
+        left < their_right and their_left < right and low < their_high and their_low < high
+        for their_left, their_right, their_low, their_high in others
+    )
+
+
+def frontier(rows: pd.DataFrame) -> Picture:
+    """Error against the most that the audit read, a line for each knob."""
+    audited = rows[rows["exposure_worst"].notna() & rows["failed"].isna()]
+    exposure = audited.groupby("label", sort=False)["exposure_worst"].max()
+    change = 100 * (relative_error(audited) - 1)
+    knobs: dict[str, list[str]] = {}
+    for label in change.index.drop(OURS):
+        knobs.setdefault(label.split(" ")[0], []).append(label)
+    # A method far off would squeeze all others into a line: it is named instead.
+    far = [knob for knob, labels in knobs.items() if change[labels].min() > _FAR]
+    look = looks(list(knobs), grey=far)
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        points = []
+        for knob in (knob for knob in knobs if knob not in far):
+            # Our default lies on the lines of its own knobs.
+            line = [*knobs[knob], *([OURS] if knob in ("added_error", "share") else [])]
+            line.sort(key=lambda label: exposure[label])
+            axis.plot(exposure[line], change[line], label=knob, **look[knob].line())
+            points += [
+                (label.split(" ", 1)[1], exposure[label], change[label]) for label in knobs[knob]
+            ]
+        axis.plot(exposure[OURS], change[OURS], label=OURS, linestyle="", **look[OURS].line())
+        axis.set(xlabel="most that was read of a sensor's residual (R^2)", xlim=(-0.03, 1.1))
+        axis.set_ylabel("change of MAE against flfl (%)")
+        axis.margins(y=0.15)
+        _name_points(figure, axis, points)
+        for knob in far:
+            words = f"{knob}: read {exposure[knob]:.2f}, MAE {change[knob]:+.0f} % (off the scale)"
+            axis.text(0.99, 0.99, words, transform=axis.transAxes, ha="right", va="top", fontsize=6)
+        figure.legend(loc="outside lower center", ncols=5)
+
+    caption = (
+        "Change of MAE against flfl (geometric mean over cases) and the most that the audit"
+        " read of a sensor's residual in any of them"
+    )
+    return Picture("exposure", caption, draw, 2.7)
+
+
+_FAR = 30.0
+
+
+def scaling(rows: pd.DataFrame) -> Picture:
+    """Seconds and memory as sensors, and as slots, grow."""
+    fine = rows[rows["failed"].isna()]
+    label_order = list(dict.fromkeys(fine["label"]))
+    look = looks(label_order)
+    middle = {"sensors": _usual(fine["slots"]), "slots": _usual(fine["sensors"])}
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(2, 2, sharey="row")
+        for column, (grows, other) in enumerate((("sensors", "slots"), ("slots", "sensors"))):
+            part = fine[fine[other] == middle[grows]]
+            for axis, what in zip(axes[:, column], ("cpu_seconds", "peak_mb"), strict=True):
+                for label in reversed(label_order):
+                    line = part[part["label"] == label].groupby(grows)[what].median()
+                    axis.plot(line.index, line, label=label, **look[label].line())
+                axis.set(xscale="log", yscale="log")
+                axis.set_xticks(sorted(part[grows].unique()))
+                axis.xaxis.set_major_formatter("{x:g}")
+                axis.xaxis.set_minor_formatter("")
+            axes[0, column].set_title(f"{middle[grows]} {other}")
+            axes[1, column].set_xlabel(grows)
+        axes[0, 0].set_ylabel("processor seconds")
+        axes[1, 0].set_ylabel("peak memory (MB)")
+        _legend(figure, axes[0, 0], look)
+
+    return Picture("scaling", "Time and memory as the network grows", draw, 3.4)
+
+
+def _usual(sizes: pd.Series) -> int:
+    return int(sizes.mode().iloc[0])

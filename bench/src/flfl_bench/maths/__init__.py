@@ -1,0 +1,1 @@
+"""Maths that only baselines use."""

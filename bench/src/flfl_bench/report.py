@@ -1,0 +1,189 @@
+"""Tables and figures of an experiment.
+
+``tables/`` and ``figures/`` hold what is the same in every run of the same experiment; what
+tells of one run on one machine goes to ``timings/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from flfl.io.atomic import Writer, write_files
+from flfl_bench import figures, paper, tables
+from flfl_bench.canvas import render
+from flfl_bench.figures import Picture
+from flfl_bench.headline import OURS
+from flfl_bench.rank_diagram import critical_differences
+from flfl_bench.store import read_rows
+from flfl_bench.tables import Grid
+
+SECTIONS = (
+    "paper", "accuracy", "statistics", "parts", "exposure", "bytes", "timings", "scaling",
+    "failures",
+)  # fmt: skip
+"""Every name that a section may have."""
+LISTED = ["label", "data", "pattern", "rate", "seed", "mae", "rmse"]
+INTERVALS = (
+    "Means over seeds, with half of the 95 % interval of the mean (Student's t; wide with two"
+    " seeds, since two seeds say little). Bold: the least of its column."
+)
+STATISTICS = (
+    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first, those"
+    " that all methods of the case have. p:"
+    " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect:"
+    " matched-pairs rank-biserial correlation, 1 where we always win. Median: of our error over"
+    " theirs, less 1."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: tables and figures on one question.
+
+    Attributes
+    ----------
+    name : of its files
+    timed : whether it differs from run to run
+    """
+
+    name: str
+    title: str
+    words: str = ""
+    grids: Sequence[Grid] = ()
+    pictures: Sequence[Picture] = ()
+    timed: bool = False
+
+
+def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
+    """What the views of an experiment ask for, in the order in which it is read."""
+    if rows.empty:
+        return
+    if OURS not in set(rows.loc[rows["failed"].isna(), "label"]):
+        # A piece of an experiment: nothing to compare the others with yet.
+        views = [view for view in views if view in ("paper", "rates", "scaling")]
+    if "paper" in views:
+        grid = tables.beside_paper(rows)
+        yield Section("paper", "The paper's values and ours", paper.LEFT_OUT, [grid])
+    drawn = [figures.rates(rows, p) for p in rows["pattern"].unique()] if "rates" in views else []
+    if "parts" not in views and "exposure" not in views and "scaling" not in views:
+        grids = [g for metric in ("mae", "rmse") for g in tables.accuracy(rows, metric)]
+        yield Section("accuracy", "Accuracy", INTERVALS, grids, drawn)
+    if "ranks" in views:
+        yield _ranks(rows)
+    if "parts" in views:
+        found = dict(tables.parts(rows))
+        drawn = [figures.parts(rows, method) for method in found]
+        if found:
+            yield Section("parts", "Each part off in turn", "", list(found.values()), drawn)
+    if "exposure" in views and rows["exposure_worst"].notna().any():
+        yield Section(
+            "exposure",
+            "Error and what was read",
+            "Read: R^2 of a sensor's residual under the best attack of the coordinator alone, the"
+            " worst sensor (plain uploads: the share of readings that are met).",
+            [tables.exposure(rows)],
+            [figures.frontier(rows)],
+        )
+    if "bytes" in views and (rows["bytes_up"] > 0).any():
+        yield Section("bytes", "Traffic", pictures=[figures.against(rows, "bytes")])
+    yield from _timed(rows, views)
+    lost = tables.failures(rows)
+    if lost is not None:
+        yield Section("failures", "What failed", "", [lost])
+
+
+def _ranks(rows: pd.DataFrame) -> Section:
+    grids = [tables.comparisons(rows, OURS, metric) for metric in ("mae", "rmse")]
+    ranks = [tables.ranking(rows, metric) for metric in ("mae", "rmse")]
+    picture = critical_differences(rows)
+    return Section(
+        "statistics",
+        "Statistics",
+        STATISTICS,
+        grids + [grid for grid in ranks if grid is not None],
+        [] if picture is None else [picture],
+    )
+
+
+def _timed(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
+    drawn = [figures.against(rows, "seconds")] if "seconds" in views else []
+    yield Section("timings", "Time", "", [tables.timings(rows)], drawn, timed=True)
+    if "scaling" in views:
+        yield Section(
+            "scaling", "Growth", "", [tables.growth(rows)], [figures.scaling(rows)], timed=True
+        )
+
+
+def write_report(folder: Path, rows_path: Path, *, draw: bool = True) -> list[Path]:
+    """Write the tables and figures of one experiment below a folder; returns their paths."""
+    rows, about = read_rows(rows_path)
+    writers: dict[Path, Writer] = {folder / "tables" / "rows.csv": text_writer(listing(rows))}
+    for section in sections(rows, about["views"]):
+        place = folder / ("timings" if section.timed else "tables")
+        if section.grids:
+            writers[place / f"{section.name}.md"] = text_writer(_markdown(section))
+            latex = "\n\n".join(grid.latex() for grid in section.grids)
+            writers[place / f"{section.name}.tex"] = text_writer(latex + "\n")
+        if draw:
+            where = folder / ("timings" if section.timed else "figures")
+            writers |= drawings(where, section.pictures)
+    written = write_all(writers)
+    _remove_old_tables(folder, written)
+    return written
+
+
+def _remove_old_tables(folder: Path, written: Sequence[Path]) -> None:
+    """What an earlier report said and this one does not: cells that have failed, for one."""
+    names = {f"{name}.{kind}" for name in SECTIONS for kind in ("md", "tex")}
+    for path in (
+        place / name for place in (folder / "tables", folder / "timings") for name in names
+    ):
+        if path not in written:
+            path.unlink(missing_ok=True)
+
+
+def listing(rows: pd.DataFrame) -> str:
+    """Scores cell by cell, for a test that notices when they change."""
+    return rows[LISTED].to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _markdown(section: Section) -> str:
+    parts = [f"# {section.title}", section.words.strip()]
+    parts += [grid.markdown() for grid in section.grids]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def text_writer(content: str) -> Writer:
+    """Writes a text."""
+    return lambda file: _put(file, content.encode("utf-8"))
+
+
+def _put(file: Any, content: bytes) -> None:
+    file.write(content)
+
+
+def drawings(folder: Path, pictures: Sequence[Picture]) -> dict[Path, Writer]:
+    """The files of figures, PNG and SVG."""
+
+    def writer(picture: Picture, kind: str) -> Writer:
+        content = render(picture.draw, picture.height, kind, picture.width)
+        return lambda file: _put(file, content)
+
+    return {
+        folder / f"{picture.name}.{kind}": writer(picture, kind)
+        for picture in pictures
+        for kind in ("png", "svg")
+    }
+
+
+def write_all(writers: dict[Path, Writer]) -> list[Path]:
+    """Write files, their folders first; all of them or none."""
+    for folder in {path.parent for path in writers}:
+        folder.mkdir(parents=True, exist_ok=True)
+    write_files(writers)
+    return list(writers)

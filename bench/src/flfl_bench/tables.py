@@ -1,0 +1,279 @@
+"""Tables of an experiment, in Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from flfl_bench import paper, statistics
+from flfl_bench.statistics import CASE, half_width
+
+Rows = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts. A text between stars is set bold."""
+
+    title: str
+    header: Sequence[str]
+    rows: Rows
+
+    def markdown(self) -> str:
+        """Markdown, its title above.
+
+        Examples
+        --------
+        >>> print(Grid("", ("method", "MAE"), [("flfl", "*0.1*")]).markdown())
+        | method | MAE |
+        |---|---|
+        | flfl | **0.1** |
+        """
+        lines = [f"**{self.title}**", ""] if self.title else []
+        lines += ["| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
+        for row in self.rows:
+            cells = (_BOLD.sub(r"**\1**", cell).replace("|", "\\|") for cell in row)
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+    def latex(self) -> str:
+        """LaTeX with the rules of the package ``booktabs``."""
+        columns = "l" + "r" * (len(self.header) - 1)
+        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{_latex(self.title)}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                " & ".join(_latex(cell) for cell in self.header) + r" \\",
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        )
+
+
+_BOLD = re.compile(r"^\*(.+)\*$")
+_SPECIAL = {c: f"\\{c}" for c in "&%#_{}$"} | {
+    "±": r"$\pm$",
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+}
+
+
+def _latex(text: str) -> str:
+    bold = _BOLD.match(text)
+    plain = "".join(_SPECIAL.get(c, c) for c in (bold.group(1) if bold else text))
+    return rf"\textbf{{{plain}}}" if bold else plain
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number with so many digits that count; a dash for none."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A change in per cent with its sign.
+
+    Examples
+    --------
+    >>> percent(0.25), percent(-0.031)
+    ('+25.0 %', '-3.1 %')
+    """
+    return f"{100 * share:+.{digits}f} %" if np.isfinite(share) else "-"
+
+
+def short(name: str) -> str:
+    """The paper's name of a data set where it has one."""
+    return paper.DATA.get(name, name)
+
+
+def records(rows: pd.DataFrame) -> Iterator[Any]:
+    """The rows one by one, columns as attributes."""
+    yield from rows.itertuples()
+
+
+def accuracy(rows: pd.DataFrame, metric: str) -> Iterator[Grid]:
+    """One table for each data set and pattern: methods x rates, mean and half of its interval."""
+    for (data, pattern), group in rows.groupby(["data", "pattern"], sort=False):
+        rates = sorted(group["rate"].unique())
+        means = statistics.scores(group, metric).droplevel(["data", "pattern"])
+        best = means.min(axis=1)
+        order = means.rank(axis=1).mean().sort_values(kind="stable").index
+        lines = []
+        for label in order:
+            own = group[group["label"] == label]
+            cells = [_cell(own[own["rate"] == rate], metric, best[rate]) for rate in rates]
+            lines.append([str(label), str(own["seed"].nunique()), *cells])
+        title = f"{short(str(data))}, {pattern}: {metric.upper()}"
+        yield Grid(title, ["method", "seeds", *(f"{rate:g}" for rate in rates)], lines)
+
+
+def _cell(own: pd.DataFrame, metric: str, best: float) -> str:
+    if own.empty:
+        return ""
+    if own["failed"].notna().any():
+        return f"failed ({int(own['failed'].notna().sum())} of {len(own)})"
+    mean, half = float(own[metric].mean()), half_width(own[metric])
+    text = figure(mean) + (f" ± {figure(half, 2)}" if np.isfinite(half) else "")
+    # Two ways of adding up the same seeds may differ in the last bit.
+    return f"*{text}*" if mean <= best * (1 + 1e-12) else text
+
+
+def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
+    """Our method against every other one, case by case."""
+    lines = [
+        [
+            one.label,
+            f"{one.wins}/{one.losses}" + (f"/{one.ties}" if one.ties else ""),
+            figure(one.p_value, 2),
+            figure(one.holm, 2),
+            f"{one.rank_biserial:+.2f}",
+            percent(one.relative),
+        ]
+        for one in statistics.compare(statistics.paired_scores(rows, metric), ours)
+    ]
+    header = ["against", "wins/losses", "p (Wilcoxon)", "p (Holm)", "effect", f"median {metric}"]
+    return Grid(f"{ours} against the others: {metric.upper()}", header, lines)
+
+
+def ranking(rows: pd.DataFrame, metric: str) -> Grid | None:
+    """Friedman's mean ranks."""
+    found = statistics.rank(statistics.paired_scores(rows, metric))
+    if found is None:
+        return None
+    lines = [[label, f"{value:.2f}"] for label, value in found.ranks.items()]
+    title = (
+        f"Mean ranks of {metric.upper()} over {found.cases} cases (Friedman p = "
+        f"{figure(found.p_value, 2)}; critical difference {found.critical_difference:.2f})"
+    )
+    return Grid(title, ["method", "mean rank"], lines)
+
+
+def beside_paper(rows: pd.DataFrame) -> Grid:
+    """The paper's printed value, ours, and the difference; its method beside both of ours."""
+    mae, rmse = (statistics.scores(rows, metric).to_dict() for metric in ("mae", "rmse"))
+    lines = []
+    for (data, rate, method), printed in paper.printed().items():
+        for label in ("flfl-paper", "flfl") if method == "flfl" else (method,):
+            case = (data, "random", rate)
+            ours = [scored.get(label, {}).get(case, np.nan) for scored in (mae, rmse)]
+            if np.isnan(ours).any():
+                continue
+            cells = [
+                text
+                for value, theirs in zip(ours, (printed.mae, printed.rmse), strict=True)
+                for text in (figure(theirs), figure(value), percent(value / theirs - 1, 0))
+            ]
+            name = f"{method} / {label}" if label != method else label
+            lines.append([short(data), f"{rate:g}", name, *cells])
+    header = ["data", "rate", "paper's / ours"]
+    header += ["paper's MAE", "our MAE", "difference", "paper's RMSE", "our RMSE", "difference"]
+    return Grid("The paper's printed value, ours, and the difference", header, lines)
+
+
+def parts(rows: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
+    """What leaving out a part changes: each method that has variants, and its table."""
+    for method, group in rows.groupby("method", sort=False):
+        table = statistics.scores(group)
+        if str(method) not in table.columns or table.shape[1] < 2:
+            continue
+        # Against a whole that failed nothing has changed by any share.
+        change = table.div(table[str(method)].replace(np.inf, np.nan), axis=0) - 1
+        header = ["variant", *(f"{short(d)} {p} {r:g}" for d, p, r in table.index), "mean"]
+        lines = [
+            [
+                str(label),
+                *(
+                    f"{figure(value)} ({percent(share)})" if np.isfinite(value) else "-"
+                    for value, share in zip(table[label], change[label], strict=True)
+                ),
+                percent(float(change[label].mean())),
+            ]
+            for label in table.columns
+        ]
+        yield str(method), Grid(f"{method}: MAE (change)", header, lines)
+
+
+def exposure(rows: pd.DataFrame) -> Grid:
+    """Error, and what the audit read, one line a configuration and case."""
+    audited = rows[rows["exposure_worst"].notna()]
+    lines = [
+        [
+            f"{short(row.data)} {row.pattern} {row.rate:g}",
+            row.label,
+            figure(row.mae),
+            figure(row.rmse),
+            f"{row.exposure_worst:.2f}",
+            row.exposure_attack or "-",
+            f"{100 * row.readings_exposed:.1f} %",
+            figure(row.numbers_per_reading, 3),
+        ]
+        for row in records(audited)
+    ]
+    header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
+    header += ["readings met", "numbers a reading"]
+    return Grid("Error and what was read", header, lines)
+
+
+def timings(rows: pd.DataFrame) -> Grid:
+    """What a fit takes and moves, medians over all rows of a method."""
+    fine = rows[rows["failed"].isna()]
+    middle = fine.groupby("label", sort=False)[
+        ["seconds", "tuning_seconds", "cpu_seconds", "peak_mb", "rounds", "bytes_up", "bytes_down"]
+    ].median()
+    lines = [
+        [
+            str(label),
+            *(figure(row[name], 3) for name in ("seconds", "tuning_seconds", "cpu_seconds")),
+            figure(row["peak_mb"], 3),
+            figure(row["rounds"], 3),
+            *(figure(row[name] / 1e6, 3) for name in ("bytes_up", "bytes_down")),
+        ]
+        for label, row in middle.iterrows()
+    ]
+    header = ["method", "s", "tuning s", "CPU s, all", "peak MB", "rounds", "MB up", "MB down"]
+    return Grid("Medians over all cells", header, lines)
+
+
+def growth(rows: pd.DataFrame) -> Grid:
+    """Time, memory and traffic by size."""
+    lines = [
+        [
+            row.label,
+            str(row.sensors),
+            str(row.slots),
+            figure(row.mae),
+            figure(row.cpu_seconds, 3),
+            figure(row.peak_mb, 3),
+            figure((row.bytes_up + row.bytes_down) / 1e6, 3),
+        ]
+        for row in records(rows[rows["failed"].isna()])
+    ]
+    return Grid(
+        "Growth", ["method", "sensors", "slots", "MAE", "CPU s", "peak MB", "MB moved"], lines
+    )
+
+
+def failures(rows: pd.DataFrame) -> Grid | None:
+    """Cells without scores, and why; None where there are none."""
+    lost = rows[rows["failed"].notna()]
+    if lost.empty:
+        return None
+    lines = [
+        [row.label, *(str(getattr(row, name)) for name in (*CASE, "seed")), row.failed]
+        for row in records(lost)
+    ]
+    return Grid("Cells that failed", ["method", *CASE, "seed", "reason"], lines)

@@ -1,0 +1,51 @@
+"""A method whose accuracy changes is noticed: cells of the quick experiment, run again."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from flfl_bench.execution import run_cell
+from flfl_bench.experiment import read_experiment
+
+SHIPPED = Path(__file__).parents[2] / "experiments" / "quick.toml"
+EXPECTED = pd.read_csv(Path(__file__).with_name("expected_rows.csv")).set_index(
+    ["label", "data", "pattern", "rate", "seed"]
+)
+TOLERANCE = 0.02
+"""Other processors and libraries round otherwise, and a choice among candidates may tip over."""
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return read_experiment(SHIPPED)
+
+
+def check(cells):
+    assert cells
+    for cell in cells:
+        row = run_cell(json.loads(json.dumps(cell.as_dict())))
+        assert "failed" not in row, row
+        expected = EXPECTED.loc[(cell.label, cell.source.name, cell.pattern, cell.rate, cell.seed)]
+        for metric in ("mae", "rmse"):
+            assert row[metric] == pytest.approx(expected[metric], rel=TOLERANCE), cell
+
+
+def test_every_cell_has_an_expected_row(experiment):
+    named = {(c.label, c.source.name, c.pattern, c.rate, c.seed) for c in experiment.cells}
+    assert named == set(EXPECTED.index)
+
+
+def test_one_cell_of_every_method(experiment):
+    made = experiment.select(data=["made 16x400"], rates=[0.5])
+    check([cell for cell in made if cell.seed == 0])
+
+
+def test_the_bundled_data_each_sensor_alone(experiment):
+    check(experiment.select(data=["germany_pm10"], labels=["linear", "pchip", "mean"]))
+
+
+@pytest.mark.slow
+def test_all_cells(experiment):
+    check(experiment.cells)

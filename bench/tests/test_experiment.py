@@ -1,0 +1,162 @@
+"""Experiments as TOML: what is meant is run, what cannot be is said before any work."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flfl.datasets.catalogue import list_datasets
+from flfl.errors import InputError
+from flfl.methods import methods
+from flfl_bench.experiment import read_experiment
+from flfl_bench.methods import metamf
+
+SHIPPED = Path(__file__).parents[2] / "experiments"
+DATA = '[[data]]\nname = "made"\nmade = {sensors = 6, slots = 60}\n'
+RUN = '[[run]]\ndata = ["made"]\nrates = [0.5, 0.8]\nmethods = ["linear", "lfa"]\nseeds = 2\n'
+
+
+@pytest.fixture
+def read(tmp_path):
+    def call(text, **options):
+        path = tmp_path / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return read_experiment(path, **options)
+
+    return call
+
+
+def test_a_run_is_a_product(read):
+    experiment = read(DATA + RUN)
+    assert (experiment.name, experiment.title, experiment.views) == ("mine", "mine", ())
+    assert [(c.rate, c.label, c.seed) for c in experiment.cells] == [
+        (rate, label, seed) for rate in (0.5, 0.8) for label in ("linear", "lfa") for seed in (0, 1)
+    ]
+
+
+def test_runs_add_up_and_a_cell_that_occurs_twice_is_run_once(read):
+    more = RUN.replace("seeds = 2", "seeds = [1, 4]")
+    both = read(DATA + RUN + more)
+    assert len(both.cells) == 8 + 4
+    assert {c.seed for c in both.cells} == {0, 1, 4}
+
+
+def test_a_variant_has_its_options_and_those_of_the_run(read):
+    variant = '[[variant]]\nlabel = "small"\nmethod = "lfa"\noptions = {rank = 2}\n'
+    run = RUN.replace('"linear", "lfa"', '"small"') + "options = {ridge = 0.5}\n"
+    cells = read(DATA + variant + run).cells
+    assert {(c.label, c.method, c.options) for c in cells} == {
+        ("small", "lfa", '{"rank": 2, "ridge": 0.5}')
+    }
+
+
+def test_the_key_follows_the_definition_and_nothing_else(read):
+    base = read(DATA + RUN).cells[0]
+    slower = read(DATA + RUN + "seconds = 99\n").cells[0]
+    other_readings = read(DATA.replace("60", "61") + RUN).cells[0]
+    other_block = read(DATA + RUN + "block_length = 5\n").cells[0]
+    assert base.key == slower.key
+    assert len({base.key, other_readings.key, other_block.key}) == 3
+
+
+def test_files_are_read_beside_the_experiment(read, tmp_path):
+    lines = ["time,a,b", *(f"2024-01-{d:02d},{d},{d * 2 % 7}" for d in range(1, 29))]
+    (tmp_path / "mine.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    by_name = read(RUN.replace('"made"', '"mine.csv"'))
+    named = read('[[data]]\nname = "own"\nreadings = "mine.csv"\n' + RUN.replace('"made"', '"own"'))
+    assert by_name.cells[0].fingerprint == named.cells[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title = \n", "this is no TOML: Invalid value"),
+        (DATA, "nothing is to be run. Add a"),
+        ("tittle = 'x'\n" + DATA + RUN, "unknown key 'tittle'. Did you mean 'title'"),
+        (
+            DATA + RUN + "sedes = 3\n",
+            r"\[\[run\]\] number 1: unknown key 'sedes'. Did you mean 'seeds",
+        ),
+        (
+            DATA + RUN.replace("linear", "liner"),
+            "unknown 'liner' in methods. Did you mean 'linear'",
+        ),
+        (DATA + RUN.replace('["made"]', '["mode"]'), "there is no data set 'mode'"),
+        (DATA + RUN.replace("0.8", "1.5"), "1.5 is no rate"),
+        (DATA + RUN.replace("0.8", "0.9999"), "keeping the share 0.9999 of"),
+        (DATA + RUN + 'patterns = ["blok"]\n', "unknown 'blok' in patterns. Did you mean 'block'"),
+        (DATA + RUN.replace("seeds = 2", "seeds = true"), "seeds = True is not a whole number"),
+        (DATA + RUN.replace("seeds = 2", "seeds = [-1]"), r"seeds = \[-1\]"),
+        (DATA + RUN.replace("seeds = 2", "audit = true"), "'linear' cannot be audited"),
+        (DATA + RUN + "options = {rnak = 3}\n", "linear has no option rnak"),
+        (
+            DATA + RUN.replace('"linear", ', "") + "options = {rank = 0}\n",
+            "'rank' parameter of LFA",
+        ),
+        (DATA.replace("slots", "slot") + RUN, "made: unknown key 'slot'. Did you mean 'slots'"),
+        (DATA.replace("60", "1") + RUN, "1 is too few"),
+        ('[[data]]\nname = "made"\n' + RUN, "needs either readings or made"),
+        (DATA + '[[variant]]\nlabel = "flfl"\nmethod = "lfa"\n' + RUN, "'flfl' is a method of its"),
+        ('views = ["rate"]\n' + DATA + RUN, "unknown 'rate' in views. Did you mean 'rates'"),
+        (DATA + RUN.replace("[0.5, 0.8]", "[]"), "rates"),
+        ("run = [1]\n", r"run = \[1\] holds no tables. Write \[\[run\]\]"),
+        (DATA + DATA + RUN, r"\[\[data\]\] number 2: name = 'made' occurs twice"),
+        (
+            DATA + 2 * '[[variant]]\nlabel = "mine"\nmethod = "lfa"\n' + RUN,
+            "label = 'mine' occurs twice",
+        ),
+        (DATA.replace("60", "60, noise = nan") + RUN, "made: noise = nan is no number"),
+        (DATA + RUN + "options = {seed = 3}\n", "seed is no option of a method"),
+        (DATA + RUN + "options = {name = 3}\n", "linear has no option name"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(read, text, words):
+    with pytest.raises(InputError, match=words) as caught:
+        read(text)
+    assert "mine.toml" in str(caught.value)
+
+
+def test_labels_that_are_not_asked_for_may_be_missing(read):
+    text = DATA + RUN.replace('"lfa"', '"from-the-future"')
+    assert read(text, only=["linear"]).labels == ("linear",)
+    with pytest.raises(InputError, match="unknown 'from-the-future'"):
+        read(text, only=["from-the-future"])
+
+
+def test_a_method_that_is_not_installed_is_refused_where_it_is_asked_for(read, monkeypatch):
+    absent = replace(metamf, needs="flfl_has_no_such_module")
+    monkeypatch.setattr("flfl_bench.methods.metamf", absent)
+    text = DATA + RUN.replace('"lfa"', '"metamf"')
+    assert read(text, only=["linear"]).labels == ("linear", "metamf")
+    with pytest.raises(InputError, match=r"metamf needs .*pip install 'flfl-bench\[neural\]'"):
+        read(text)
+
+
+def test_a_choice_of_cells_names_what_is_not_there(read):
+    experiment = read(DATA + RUN)
+    assert len(experiment.select(labels=["lfa"], rates=[0.8])) == 2
+    with pytest.raises(
+        InputError, match=r"--only: the experiment has no 'lfq'. Did you mean 'lfa'"
+    ):
+        experiment.select(labels=["lfq"])
+
+
+def test_the_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="the file cannot be read"):
+        read_experiment(tmp_path / "none.toml")
+
+
+def test_the_quick_experiment_needs_no_data_of_ones_own(monkeypatch, tmp_path):
+    monkeypatch.delenv("FLFL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert len(read_experiment(SHIPPED / "quick.toml").cells) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_shipped_experiments_can_be_run(path):
+    if "D1_beijing_co" not in {dataset.name for dataset in list_datasets()}:
+        pytest.skip("the paper's data are not at hand: set FLFL_DATA")
+    experiment = read_experiment(path, only=list(methods()))
+    assert experiment.views
+    assert "flfl" in experiment.labels

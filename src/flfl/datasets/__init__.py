@@ -1,0 +1,1 @@
+"""Bundled data, data of your own, made-up data, and masks that hide known readings."""

@@ -1,0 +1,122 @@
+"""Made-up readings that behave like a small air-quality network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from flfl.datasets.masks import hide
+from flfl.errors import InputError
+from flfl.io.grid import infer_grid
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.io.times import Times
+
+# A city: readings around 50 with a spread of 12, sensors within about 60 km.
+_LEVEL, _SPREAD, _SMALLEST = 50.0, 12.0, 0.1
+_CORNER, _EXTENT = (52.2, 13.0), (0.6, 0.9)
+
+
+def synthesize(
+    sensors: int = 20,
+    slots: int = 720,
+    *,
+    rank: int = 4,
+    noise: float = 1.0,
+    missing: float = 0.2,
+    rng: np.random.Generator,
+    start: str = "2024-01-01",
+    step: str = "1h",
+) -> tuple[Table, Sensors]:
+    """Make a network: smooth fields in space, moving slowly in time, with a daily cycle.
+
+    Readings are positive, to one decimal, around 50. Half of the gaps are scattered, half come in
+    runs of up to 24 slots.
+
+    Parameters
+    ----------
+    sensors, slots : int
+    rank : int
+        Number of factors; the first carries the daily cycle.
+    noise : float
+        Standard deviation of what no factor explains, in the units of the readings.
+    missing : float
+        Share of the cells that are gaps, from 0 to below 1.
+    rng : numpy.random.Generator
+    start, step : str
+        As pandas understands them.
+
+    Examples
+    --------
+    >>> table, sensors = synthesize(5, 48, missing=0.25, rng=np.random.default_rng(0))
+    >>> table.values.shape, sensors.coordinates.shape
+    ((48, 5), (5, 2))
+    """
+    _check(sensors, slots, rank, noise, missing)
+    index = _index(start, step, slots)
+    unit = rng.random((sensors, 2))
+    weights = _fields(unit, rank, rng)
+    signal = weights @ _courses(index, rank, rng).T
+    signal *= _SPREAD / max(float(signal.std()), 1e-12)
+    noisy = _LEVEL + signal + noise * rng.standard_normal(signal.shape)
+    readings = np.asarray(np.round(np.maximum(noisy, _SMALLEST), 1), dtype=np.float64)
+    readings[~_kept(readings.shape, missing, rng)] = np.nan
+    ids = tuple(f"s{i:0{len(str(sensors - 1))}d}" for i in range(sensors))
+    grid = infer_grid(Times(index, index))
+    values = pd.DataFrame(readings.T, index=index, columns=list(ids), copy=False)
+    table = Table(values, grid.positions, grid.step, None, ("These readings are made up.",))
+    coordinates = np.round(np.asarray(_CORNER) + unit * np.asarray(_EXTENT), 5)
+    return table, Sensors(ids=ids, coordinates=coordinates, kind="latlon")
+
+
+def _check(sensors: int, slots: int, rank: int, noise: float, missing: float) -> None:
+    for name, given, least in (("sensors", sensors, 1), ("slots", slots, 2), ("rank", rank, 1)):
+        if given < least:
+            raise InputError(f"{given} is too few", where=name, remedy=f"Give {least} or more")
+    if not (noise >= 0 and np.isfinite(noise)):
+        raise InputError(f"{noise} is no noise level", where="noise", remedy="Give 0 or more")
+    if not 0 <= missing < 1:
+        raise InputError(f"{missing} is no share", where="missing", remedy="Give 0 <= missing < 1")
+
+
+def _index(start: str, step: str, slots: int) -> pd.DatetimeIndex:
+    try:
+        index = pd.date_range(start, periods=slots, freq=step, name="time")
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{start!r} and {step!r} are no start and step",
+            where="start, step",
+            remedy="Give for example 2024-01-01 and 1h",
+        ) from None
+    return index.as_unit("us")
+
+
+def _fields(unit: NDArray[np.float64], rank: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """One smooth field a factor: Gaussian bumps, above a level that all sensors share."""
+    knots = rng.random((rank, 2))
+    distance = np.square(unit[:, None, :] - knots[None, :, :]).sum(axis=2)
+    fields: NDArray[np.float64] = np.exp(-distance / (2 * 0.3**2))
+    fields[:, 0] += 1.0
+    return fields
+
+
+def _courses(index: pd.DatetimeIndex, rank: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """The course of each factor: a slow wander, and a day's rise and fall for the first."""
+    slots = len(index)
+    # Smoothing white noise over a day or so gives a wander without a loop over slots.
+    width = max(2, min(24, slots // 4))
+    window = np.hanning(width + 2)[1:-1]
+    white = rng.standard_normal((slots + width - 1, rank))
+    window /= np.sqrt((window**2).sum())
+    courses = np.column_stack([np.convolve(white[:, k], window, "valid") for k in range(rank)])
+    hours = np.asarray((index - index.normalize()) / pd.Timedelta(hours=1), dtype=np.float64)
+    courses[:, 0] += np.sin(2 * np.pi * (hours - 9) / 24) - 0.5 * np.cos(4 * np.pi * hours / 24)
+    return courses
+
+
+def _kept(shape: tuple[int, ...], missing: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    everything = np.ones(shape, dtype=bool)
+    length = min(24, max(1, shape[1] // 4))
+    in_runs = hide(everything, 1 - missing / 2, "block", rng, block_length=length)
+    return hide(in_runs, (1 - missing) / (1 - missing / 2), "random", rng)

@@ -1,0 +1,1 @@
+"""The paper's method, ``flfl-paper``: objective, gradients, federation, estimator."""

@@ -1,1 +1,0 @@
-"""What shelters a site's readings: secure sums, a local account of what was released, noise."""

@@ -1,0 +1,108 @@
+"""Shamir's secret sharing over the prime field of order 2^256 + 297."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+from flfl.secagg.errors import SecureSumError
+
+PRIME = 2**256 + 297
+SECRET_BYTES = 32
+SHARE_BYTES = 33
+
+
+def split(
+    secret: bytes, threshold: int, points: Sequence[int], noise: bytes | None = None
+) -> list[bytes]:
+    """Shares of a secret of 32 bytes, one for each point (positive, small, distinct).
+
+    The secret is the value at 0 of a random polynomial of degree ``threshold - 1``, made from
+    ``noise``: :func:`noise_bytes` random bytes, the operating system's where none are given.
+
+    Guarantees
+    ----------
+    * Any ``threshold`` shares give the secret back (:func:`join`).
+    * Fewer are independent of the secret: for every other secret there are as many polynomials
+      through them.
+
+    Examples
+    --------
+    >>> shares = split(bytes(31) + b"!", 2, [1, 2, 3])
+    >>> join({1: shares[0], 3: shares[2]}, 2) == bytes(31) + b"!"
+    True
+    """
+    if len(secret) != SECRET_BYTES or threshold < 1 or threshold > len(points):
+        raise SecureSumError(f"cannot share a secret among {len(points)} by {threshold}")
+    # 48 bytes for each coefficient: taken modulo the prime, they are uniform to 2^-127.
+    noise = os.urandom(noise_bytes(threshold)) if noise is None else noise
+    coefficients = [
+        int.from_bytes(noise[48 * i : 48 * i + 48]) % PRIME for i in range(threshold - 1)
+    ]
+    constant = int.from_bytes(secret)
+    shares = []
+    for x in points:
+        value = 0
+        # The points are small: one reduction at the end is cheaper than one a step.
+        for coefficient in coefficients:
+            value = (value + coefficient) * x
+        shares.append(((value + constant) % PRIME).to_bytes(SHARE_BYTES))
+    return shares
+
+
+def noise_bytes(threshold: int) -> int:
+    """How many random bytes a polynomial takes."""
+    return 48 * (threshold - 1)
+
+
+def weights_at_zero(points: Sequence[int]) -> list[int]:
+    """Lagrange's weights: ``f(0) = sum_j weights[j] f(points[j])`` modulo the prime.
+
+    ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``. They depend on the points only, so secrets
+    shared among the same holders use the same weights.
+
+    Examples
+    --------
+    >>> weights_at_zero([1, 2]) == [2, PRIME - 1]
+    True
+    """
+    above = math.prod(points) % PRIME
+    below = [x * math.prod(other - x for other in points if other != x) % PRIME for x in points]
+    return [above * inverse % PRIME for inverse in _inverses(below)]
+
+
+def join(
+    shares: Mapping[int, bytes], threshold: int, weights: Sequence[int] | None = None
+) -> bytes:
+    """The secret, from the first ``threshold`` of the shares by point.
+
+    ``weights`` may be given where they are known already (for the sorted first points).
+
+    Raises
+    ------
+    SecureSumError
+        With fewer shares, or where they do not belong to a secret of 32 bytes.
+    """
+    if len(shares) < threshold:
+        raise SecureSumError(f"{len(shares)} shares do not make a secret shared by {threshold}")
+    points = sorted(shares)[:threshold]
+    if weights is None:
+        weights = weights_at_zero(points)
+    value = sum(int.from_bytes(shares[x]) * w for x, w in zip(points, weights, strict=True)) % PRIME
+    if value >> (8 * SECRET_BYTES):
+        raise SecureSumError("the shares do not belong together")
+    return value.to_bytes(SECRET_BYTES)
+
+
+def _inverses(values: Sequence[int]) -> list[int]:
+    """Inverses modulo the prime, for the price of one (Montgomery's trick)."""
+    before = [1]
+    for value in values:
+        before.append(before[-1] * value % PRIME)
+    inverse = pow(before[-1], -1, PRIME)
+    result = []
+    for value, product in zip(reversed(values), reversed(before[:-1]), strict=True):
+        result.append(inverse * product % PRIME)
+        inverse = inverse * value % PRIME
+    return result[::-1]

@@ -1,0 +1,365 @@
+"""Who is who on the wire and in the sums: certificates for TLS, Ed25519 identities, the roster.
+
+One folder of the operators holds the authority; each party gets its own files, readable by it only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from flfl.errors import InputError, explained
+from flfl.io.whole import Writer, write_files
+from flfl.secagg import Identity, Roster
+from flfl.transport.link import COORDINATOR
+
+_SLACK = datetime.timedelta(days=2)
+"""A certificate is valid from a little earlier on: clocks of small machines are off."""
+_CRL_DAYS = 3650
+_KEY = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", "issued.json"
+BROKER = "broker"
+_TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
+"""Names that no site may have: its files would take the place of others."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """Files that were made, for telling about."""
+
+    paths: tuple[Path, ...]
+    expires: datetime.datetime
+
+
+def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
+    """A certificate authority, an empty revocation list, and the coordinator's certificate."""
+    with explained("cannot make the folder", where=str(folder), remedy="Choose another"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if (folder / f"{AUTHORITY}.key").exists():
+        raise InputError(
+            "there is an authority already",
+            where=str(folder),
+            remedy="Use it, or choose another folder: all certificates depend on it",
+        )
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _common_name(f"FLFL {network}")
+    end = _now() + datetime.timedelta(days=days)
+    certificate = (
+        _builder(name, name, key.public_key(), end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.KeyUsage(False, False, False, False, False, True, True, False, False),
+            critical=True,
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = _write(folder, AUTHORITY, certificate, key)
+    _write_revoked(folder, certificate, key, [])
+    return Made((*paths, folder / REVOKED), end)
+
+
+def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[str] = ()) -> Made:
+    """A certificate for a party; with ``hosts``, for a broker that is reached under these names."""
+    _check_name(name)
+    authority, signer = _authority(folder)
+    key = ec.generate_private_key(ec.SECP256R1())
+    end = _now() + datetime.timedelta(days=days)
+    if end > authority.not_valid_after_utc:
+        raise InputError(
+            f"the certificate would outlive the authority ({authority.not_valid_after_utc:%F})",
+            where=str(folder),
+            remedy="Give fewer --days",
+        )
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    builder = (
+        _builder(_common_name(name), authority.subject, key.public_key(), end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+    )
+    if hosts:
+        names = [_host(host) for host in hosts]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = builder.sign(signer, hashes.SHA256())
+    issued = _issued(folder)
+    issued.setdefault(name, []).append(certificate.serial_number)
+    write_files({folder / ISSUED: _writer(json.dumps(issued, indent=1).encode() + b"\n")})
+    return Made(_write(folder, name, certificate, key), end)
+
+
+def make_site(folder: Path, name: str, days: int = 365) -> Made:
+    """A site's certificate and identity. The identity stays when the certificate is renewed."""
+    if name.lower() in _TAKEN:
+        raise InputError(
+            f"no site may be called {name!r}", where="name", remedy="Choose another name"
+        )
+    made = make_certificate(folder, name, days)
+    path = folder / f"{name}.identity"
+    if not path.exists():
+        key = Ed25519PrivateKey.generate()
+        _write_private(path, key.private_bytes_raw().hex().encode() + b"\n")
+    public = folder / f"{name}.public"
+    write_files({public: _writer(load_identity(path).public.hex().encode() + b"\n")})
+    return Made((*made.paths, path, public), made.expires)
+
+
+def make_supernode(folder: Path, name: str) -> tuple[Path, Path]:
+    """The key with which a site's SuperNode signs in at a Flower SuperLink, and its public half."""
+    _check_name(name)
+    private, public = folder / f"{name}.supernode", folder / f"{name}.supernode.pub"
+    if private.exists():
+        raise InputError(
+            "the SuperNode has a key already",
+            where=str(private),
+            remedy="Use it; to put it out, unregister it at the SuperLink and remove the file",
+        )
+    with explained("cannot make the folder", where=str(folder), remedy="Choose another"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ec.generate_private_key(ec.SECP384R1())
+    form = serialization.PrivateFormat.OpenSSH
+    data = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    _write_private(private, data)
+    shown = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    write_files({public: _writer(shown + b"\n")})
+    return private, public
+
+
+def load_identity(path: Path) -> Identity:
+    """A site's identity from its file."""
+    check_private(path)
+    with explained("the identity cannot be read", where=str(path), remedy="See `flfl keys site`"):
+        text = path.read_text(encoding="ascii", errors="replace")
+    try:
+        return Identity.from_bytes(bytes.fromhex(text.strip()))
+    except ValueError:
+        raise InputError("this is not an identity", where=str(path)) from None
+
+
+def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Roster:
+    """The list of sites with their public keys; every party gets the same file."""
+    found = sorted(path.stem for path in folder.glob("*.public"))
+    chosen = list(names) or found
+    keys = {}
+    for name in chosen:
+        path = folder / f"{name}.public"
+        remedy = "Make the site's keys first, or copy its .public file here"
+        with explained("the public key cannot be read", where=str(path), remedy=remedy):
+            public = path.read_text(encoding="ascii", errors="replace").strip()
+        if not _KEY.fullmatch(public):
+            raise InputError("this is not a public key", where=str(path), remedy=remedy)
+        keys[name] = bytes.fromhex(public)
+    roster = Roster(keys, threshold)
+    document = {
+        "threshold": roster.threshold,
+        "sites": {name: key.hex() for name, key in roster.keys.items()},
+    }
+    text = json.dumps(document, indent=1).encode() + b"\n"
+    write_files({folder / ROSTER: _writer(text)})
+    return roster
+
+
+def load_roster(path: Path) -> Roster:
+    """The list of sites from its file."""
+    with explained("the roster cannot be read", where=str(path), remedy="See `flfl keys roster`"):
+        data = path.read_bytes()
+    try:
+        document = json.loads(data)
+        keys = {str(name): bytes.fromhex(key) for name, key in document["sites"].items()}
+        return Roster(keys, int(document["threshold"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("this is not a roster", where=str(path)) from None
+
+
+def revoke(folder: Path, name: str) -> int:
+    """Put all certificates that a site was given so far, renewed ones too, on the revocation list;
+    returns how many are on it."""
+    authority, signer = _authority(folder)
+    listed = _revoked(folder / REVOKED)
+    already = {entry.serial_number for entry in listed}
+    serials = {_certificate(folder / f"{name}.pem").serial_number, *_issued(folder).get(name, [])}
+    for serial in sorted(serials - already):
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now())
+        listed.append(entry.build())
+    _write_revoked(folder, authority, signer, listed)
+    return len(listed)
+
+
+def expiry(path: Path) -> tuple[str, datetime.datetime]:
+    """The name on a certificate and the moment it ends."""
+    certificate = _certificate(path)
+    (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value), certificate.not_valid_after_utc
+
+
+def check_private(path: Path) -> None:
+    """Refuse a secret that everybody on this machine can read."""
+    with explained("the file cannot be read", where=str(path), remedy="See `flfl keys`"):
+        mode = path.stat().st_mode
+    if os.name == "posix" and mode & stat.S_IRWXO:
+        raise InputError(
+            "everybody on this machine has a right to this secret file",
+            where=str(path),
+            remedy=f"Take it away with `chmod 600 {path.name}`",
+        )
+
+
+def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
+    """Refuse a certificate of another party, or one that has ended; returns a warning, if any."""
+    owner, end = expiry(path)
+    if owner != name:
+        raise InputError(
+            f"the certificate is for {owner!r}, not for {name!r}",
+            where=str(path),
+            remedy="Give this party's own certificate",
+        )
+    left = end - _now()
+    if left <= datetime.timedelta(0):
+        raise InputError(
+            f"the certificate ended on {end:%Y-%m-%d}",
+            where=str(path),
+            remedy="Renew it with `flfl keys site`",
+        )
+    return f"the certificate ends on {end:%Y-%m-%d}" if left.days < warn_days else ""
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a party",
+            where="name",
+            remedy="Use letters, digits, dots, dashes and underscores, at most 64",
+        )
+
+
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    end: datetime.datetime,
+) -> x509.CertificateBuilder:
+    # One that is to end in the past (for tests of just that) begins before it ends.
+    start = min(_now(), end) - _SLACK
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+    )
+
+
+def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    remedy = "Make one with `flfl keys init`"
+    with explained("there is no authority here", where=str(folder), remedy=remedy):
+        certificate = x509.load_pem_x509_certificate((folder / f"{AUTHORITY}.pem").read_bytes())
+        data = (folder / f"{AUTHORITY}.key").read_bytes()
+    key = serialization.load_pem_private_key(data, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return certificate, key
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    with explained("the certificate cannot be read", where=str(path), remedy="See `flfl keys`"):
+        data = path.read_bytes()
+    try:
+        return x509.load_pem_x509_certificate(data)
+    except ValueError:
+        raise InputError("this is not a certificate", where=str(path)) from None
+
+
+def _issued(folder: Path) -> dict[str, list[int]]:
+    """Serial numbers of all certificates that each party was given."""
+    path = folder / ISSUED
+    try:
+        return dict(json.loads(path.read_bytes())) if path.exists() else {}
+    except ValueError:
+        raise InputError(
+            "the list of issued certificates is damaged", where=str(path), remedy="Restore it"
+        ) from None
+
+
+def _revoked(path: Path) -> list[x509.RevokedCertificate]:
+    return list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
+
+
+def _write_revoked(
+    folder: Path,
+    authority: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    listed: Sequence[x509.RevokedCertificate],
+) -> None:
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(authority.subject)
+        .last_update(_now() - _SLACK)
+        .next_update(_now() + datetime.timedelta(days=_CRL_DAYS))
+    )
+    for entry in listed:
+        builder = builder.add_revoked_certificate(entry)
+    text = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    write_files({folder / REVOKED: _writer(text)})
+
+
+def _write(
+    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> tuple[Path, Path]:
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    paths = folder / f"{name}.pem", folder / f"{name}.key"
+    _write_private(paths[1], private)
+    write_files({paths[0]: _writer(certificate.public_bytes(serialization.Encoding.PEM))})
+    return paths
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    with explained("the key cannot be written", where=str(path), remedy="Choose another folder"):
+        write_files({path: _writer(data)}, private=True)
+
+
+def _writer(data: bytes) -> Writer:
+    def write(file: BinaryIO) -> None:
+        file.write(data)
+
+    return write

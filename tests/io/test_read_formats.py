@@ -1,0 +1,225 @@
+"""What a reader keeps of OpenAQ, Parquet and NetCDF files, so that they can be written again."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import xarray as xr
+
+from flfl.errors import InputError
+from flfl.io import layouts
+from flfl.io import texts as texts_module
+from flfl.io.celltexts import CellTexts
+from flfl.io.read import read_readings
+from flfl.io.sensors import Sensors
+from flfl.io.write import write_recovered
+
+GALLERY = Path(__file__).parent / "gallery"
+
+
+def test_openaq_units_places_and_columns_go_along() -> None:
+    table = read_readings(GALLERY / "openaq_v2.csv")
+    assert table.unit == "µg/m³"
+    sensors = Sensors.of_table(table)
+    assert sensors.kind == "latlon"
+    assert sensors.coordinates is not None
+    assert sensors.coordinates.tolist() == [[52.52, 13.40], [52.54, 13.35]]
+    source = table.source
+    assert source is not None
+    header = (GALLERY / "openaq_v2.csv").read_text().partition("\n")[0]
+    assert ",".join(source.columns) == header
+    assert source.carried_by_sensor["parameter"].to_pylist() == ["pm25", "pm25"]
+    assert source.carried_by_slot["local"].to_pylist()[0] == "2024-01-01T01:00:00+01:00"
+
+
+def test_a_line_is_named_right_among_the_rows_of_one_parameter(tmp_path: Path) -> None:
+    text = (GALLERY / "openaq_archive.csv").read_text().replace(",pm10,µg/m³,21", ",pm10,µg/m³,?")
+    (tmp_path / "a.csv").write_text(text)
+    line = 1 + next(i for i, row in enumerate(text.splitlines()) if row.endswith("?"))
+    with pytest.raises(InputError, match=rf"line {line}, column 'value': '\?' is not a number"):
+        read_readings(tmp_path / "a.csv", parameter="pm10")
+
+
+def test_parquet_keeps_types_zone_and_metadata() -> None:
+    table = read_readings(GALLERY / "small_types.parquet")
+    assert table.units == ("ug m-3", "ug m-3")
+    source = table.source
+    assert source is not None
+    assert source.zone == "Europe/Berlin"
+    assert source.schema is not None
+    assert source.schema.field("a").type == pa.int16()
+    assert source.schema.field("time").type.tz == "Europe/Berlin"
+    assert source.schema.metadata[b"title"] == b"two sensors"
+
+
+def stations(dtype: str = "f4") -> xr.Dataset:
+    times = pd.date_range("2024-01-01", periods=5, freq="h")
+    values = np.array([[1.5, np.nan, 2.25, 3, 4], [5, 6, 7, 8, np.nan]], dtype=dtype)
+    return xr.Dataset(
+        {"pm10": (("station", "time"), values, {"units": "ug m-3", "cell_methods": "time: mean"})},
+        coords={
+            "time": times,
+            "station": ("station", ["DE1", "DE2"], {"cf_role": "timeseries_id"}),
+            "lat": ("station", [50.0, 51.0], {"standard_name": "latitude"}),
+            "lon": ("station", [8.0, 9.0], {"standard_name": "longitude"}),
+        },
+        attrs={"featureType": "timeSeries", "title": "two stations"},
+    )
+
+
+@pytest.mark.parametrize("engine", ["h5netcdf", "scipy"])
+def test_netcdf_keeps_what_surrounds_the_readings(tmp_path: Path, engine: str) -> None:
+    path = tmp_path / "a.nc"
+    stations().to_netcdf(
+        path, engine=engine, encoding={"time": {"units": "minutes since 2020-01-01"}}
+    )
+    table = read_readings(path)
+    np.testing.assert_array_equal(
+        table.values.to_numpy().T, stations()["pm10"].to_numpy().astype(np.float64)
+    )
+    assert table.unit == "ug m-3"
+    assert table.coordinates is not None
+    assert table.coordinates.tolist() == [[50, 8], [51, 9]]
+    form = table.source.netcdf
+    assert form is not None
+    assert (form.variable, form.dims, form.shape) == ("pm10", ("station", "time"), (2, 5))
+    assert form.dtype == np.float32
+    assert form.attributes["cell_methods"] == "time: mean"
+    assert form.skeleton.attrs["title"] == "two stations"
+    assert form.skeleton["time"].attrs["units"] == "minutes since 2020-01-01"
+    assert "pm10" not in form.skeleton
+
+
+def test_netcdf_put_together_again_is_the_same_file(tmp_path: Path) -> None:
+    """The promise to a writer: skeleton, attributes and readings are the whole file."""
+    stations().to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    table = read_readings(tmp_path / "a.nc")
+    form = table.source.netcdf
+    values = table.values.to_numpy().T.astype(form.dtype).reshape(form.shape)
+    again = form.skeleton.assign({form.variable: (form.dims, values, dict(form.attributes))})
+    again.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "a.nc") as a, xr.open_dataset(tmp_path / "b.nc") as b:
+        xr.testing.assert_identical(a, b)
+
+
+def test_netcdf_rows_out_of_order_and_twice(tmp_path: Path) -> None:
+    shuffled = stations().isel(time=[2, 0, 1, 4, 3])
+    shuffled.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    table = read_readings(tmp_path / "a.nc")
+    np.testing.assert_array_equal(table.values["DE2"], [5, 6, 7, 8, np.nan])
+    assert table.order is not None
+    stations().isel(time=[0, 1, 1, 2]).to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    with pytest.raises(InputError, match="rows 2 and 3: the time '2024-01-01 01:00:00"):
+        read_readings(tmp_path / "b.nc")
+    table = read_readings(tmp_path / "b.nc", duplicates="first")
+    assert table.values["DE2"].tolist() == [5, 6, 7]
+
+
+def test_netcdf_on_a_rotated_grid_with_a_level(tmp_path: Path) -> None:
+    times = pd.date_range("2024-01-01", periods=3, freq="D")
+    places = {
+        "lat": (("y", "x"), [[50.0, 50.1], [51.0, 51.1]], {"units": "degrees_north"}),
+        "lon": (("y", "x"), [[8.0, 9.0], [8.1, 9.1]], {"units": "degrees_east"}),
+    }
+    readings = (("time", "height", "y", "x"), np.arange(12.0).reshape(3, 1, 2, 2))
+    grid = xr.Dataset({"no2": readings}, coords={"time": times, "height": [2.0], **places})
+    grid.to_netcdf(tmp_path / "g.nc", engine="h5netcdf")
+    table = read_readings(tmp_path / "g.nc")
+    assert table.sensor_ids == ("0_0", "0_1", "1_0", "1_1")
+    assert table.values.iloc[1].tolist() == [4, 5, 6, 7]
+    assert table.coordinates is not None
+    assert table.coordinates.tolist() == [[50, 8], [50.1, 9], [51, 8.1], [51.1, 9.1]]
+
+
+def test_without_xarray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: object, **more: object) -> object:
+        if name in ("xarray", "h5netcdf"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"pip install 'flfl\[netcdf\]'"):
+        read_readings(GALLERY / "stations.nc")
+
+
+def test_damaged_netcdf(tmp_path: Path) -> None:
+    stations().to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    content = (tmp_path / "a.nc").read_bytes()
+    (tmp_path / "b.nc").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="not a readable NetCDF file"):
+        read_readings(tmp_path / "b.nc")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_numbers_read_at_once_are_those_read_through_text(tmp_path, monkeypatch, delimiter) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        rng.lognormal(0, 20, (300, 7)), pd.date_range("2024", periods=300, name="t")
+    )
+    frame = frame.mask(rng.random(frame.shape) < 0.2).add_prefix("s")
+    frame.to_csv(tmp_path / "a.csv", sep=delimiter, na_rep="NaN")
+    quick = read_readings(tmp_path / "a.csv")
+    monkeypatch.setattr(layouts, "parse_numbers", lambda raw, time: None)
+    monkeypatch.setattr(layouts, "line_texts", lambda raw, sensors, rows: None)
+    slow = read_readings(tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(quick.values, slow.values, check_exact=True)
+    for name, table in (("quick.csv", quick), ("slow.csv", slow)):
+        write_recovered(tmp_path / name, table, table.values.fillna(1.0))
+    assert (tmp_path / "quick.csv").read_bytes() == (tmp_path / "slow.csv").read_bytes()
+
+
+LINES = "time,a,b\r\n2024-01-03, 1.50,x\r\n\r\n2024-01-01,+2,3e0\r\n2024-01-02,NA,0001\r\n"
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 24])
+@pytest.mark.parametrize("complete", [False, True])
+def test_texts_found_again_are_those_of_the_file(tmp_path, monkeypatch, kept, complete) -> None:
+    monkeypatch.setattr(texts_module, "_KEPT", kept)
+    path = tmp_path / "a.csv"
+    path.write_bytes(LINES.replace("x", "-7.").replace("2024-01-03", "2024-01-05").encode())
+    table = read_readings(path, complete_grid=complete)
+    slots = np.arange(len(table.values))
+    found = CellTexts(table, table.values.to_numpy())
+    rest = ["", ""] if complete else []
+    assert found.cells(0, slots) == ["+2", "", *rest, " 1.50"]
+    assert found.cells(1, slots) == ["3e0", "0001", *rest, "-7."]
+    assert found.cells(1, slots[:1]) == ["3e0"]
+
+
+def test_a_big_file_that_changes_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(texts_module, "_KEPT", 0)
+    path = tmp_path / "a.csv"
+    path.write_text("time,a\n2024-01-01,1\n2024-01-02,2\n")
+    table = read_readings(path)
+    path.write_text("time,a\n2024-01-01,1\n2024-01-02,200\n")
+    with pytest.raises(InputError, match="the file has changed since it was read"):
+        write_recovered(tmp_path / "b.csv", table, table.values)
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read again"):
+        write_recovered(tmp_path / "b.csv", table, table.values)
+    assert not (tmp_path / "b.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("times", "zone", "added"),
+    [
+        (["2024-01-01T00:00+02:00", "2024-01-01T01:00+02:00", "2024-01-01T03:00+02:00"], None,
+         "2024-01-01T02:00+02:00"),
+        (["2024-01-01 00:00:00Z", "2024-01-01 01:00:00Z", "2024-01-01 03:00:00Z"], None,
+         "2024-01-01 02:00:00Z"),
+        (["2024-03-31 00:00", "2024-03-31 01:00", "2024-03-31 04:00"], "Europe/Berlin",
+         "2024-03-31 03:00"),
+    ],
+)  # fmt: skip
+def test_added_rows_are_written_in_the_zone_of_the_file(tmp_path, times, zone, added) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,a\n" + "".join(f"{time},1\n" for time in times))
+    table = read_readings(path, complete_grid=True, time_zone=zone)
+    assert table.source.time_texts == (*times[:2], added, times[2])

@@ -1,0 +1,338 @@
+"""The parts of the secure sum: one test for each guarantee in their docstrings."""
+
+import contextlib
+import hashlib
+import pickle
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+
+from flfl.errors import InputError, OutOfRangeError
+from flfl.secagg import Identity, Roster, SecureSite, SecureSumError, graph, masks, shamir, wire
+from flfl.secagg.kdf import expand, framed
+from flfl.secagg.pairs import RunKeys, check_run_keys
+from flfl.secagg.views import opened, sealed
+
+
+class TestShamir:
+    @given(st.binary(min_size=32, max_size=32), st.integers(1, 12), st.integers(0, 12), st.data())
+    def test_any_threshold_of_shares_give_the_secret(self, secret, threshold, more, data):
+        points = list(range(1, threshold + more + 1))
+        shares = dict(zip(points, shamir.split(secret, threshold, points), strict=True))
+        chosen = data.draw(st.permutations(points))[:threshold]
+        assert shamir.join({x: shares[x] for x in chosen}, threshold) == secret
+
+    def test_one_share_fewer_fits_every_secret(self):
+        """With t - 1 shares, any other secret has a t-th share that completes it."""
+        secret, other, t = b"s" * 32, b"o" * 32, 5
+        shares = dict(enumerate(shamir.split(secret, t, [1, 2, 3, 4, 5]), 1))
+        known = {x: shares[x] for x in (1, 2, 3, 4)}
+        weights = shamir.weights_at_zero([1, 2, 3, 4, 5])
+        rest = sum(int.from_bytes(known[x]) * w for x, w in zip(known, weights, strict=False))
+        last = (int.from_bytes(other) - rest) * pow(weights[4], -1, shamir.PRIME) % shamir.PRIME
+        assert shamir.join({**known, 5: last.to_bytes(shamir.SHARE_BYTES)}, t) == other
+        assert shamir.join(shares, t) == secret
+
+    def test_too_few_shares_are_refused(self):
+        shares = dict(enumerate(shamir.split(bytes(32), 4, [1, 2, 3, 4]), 1))
+        del shares[2]
+        with pytest.raises(SecureSumError, match="3 shares do not make a secret shared by 4"):
+            shamir.join(shares, 4)
+
+    def test_a_joined_lower_threshold_gives_something_else(self):
+        secret = b"s" * 32
+        shares = dict(enumerate(shamir.split(secret, 4, [1, 2, 3, 4]), 1))
+        assert shamir.join(shares, 4) == secret
+        # It hardly ever fits 32 bytes otherwise.
+        with contextlib.suppress(SecureSumError):
+            assert shamir.join(shares, 3) != secret
+
+    def test_the_same_secret_is_never_shared_the_same_way(self):
+        assert shamir.split(bytes(32), 3, [1, 2, 3]) != shamir.split(bytes(32), 3, [1, 2, 3])
+
+
+class TestMasks:
+    @pytest.mark.parametrize("size", [0, 1, 2, 8191, 8192, 8193, 20000])
+    def test_the_stream_is_aes_in_counter_mode(self, size):
+        """Against another implementation: the block cipher, one counter at a time."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        seed = hashlib.sha256(b"seed").digest()
+        block = Cipher(algorithms.AES256(seed), modes.ECB()).encryptor()
+        counters = b"".join(i.to_bytes(16, "big") for i in range((size + 1) // 2))
+        wanted = np.frombuffer(block.update(counters), "<u8")[:size]
+        total = np.zeros(size, np.uint64)
+        masks.add_streams(total, [(seed, 1)])
+        np.testing.assert_array_equal(total, wanted)
+
+    def test_the_opposite_sign_takes_a_mask_off(self):
+        values = np.arange(-5, 20000, dtype=np.int64)
+        words = masks.to_ring(values, 3)
+        masks.add_streams(words, [(b"a" * 32, 1), (b"b" * 32, -1)])
+        assert (words.view(np.int64) != values).mean() > 0.999
+        masks.add_streams(words, [(b"b" * 32, 1), (b"a" * 32, -1)])
+        np.testing.assert_array_equal(masks.from_ring(words, 1, 3), values)
+
+    def test_masked_zeros_look_uniform(self):
+        words = np.zeros(4096, np.uint64)
+        masks.add_streams(words, [(b"a" * 32, 1)])
+        ones = np.unpackbits(words.view(np.uint8)).mean()
+        assert abs(ones - 0.5) < 5 * 0.5 / np.sqrt(4096 * 64)
+
+    @pytest.mark.parametrize("n_sites", [3, 36, 1000])
+    def test_a_number_beyond_the_bound_is_refused_and_one_at_it_is_not(self, n_sites):
+        limit = 2**62 // n_sites
+        assert masks.to_ring(np.array([limit, -limit]), n_sites).size == 2
+        for value in (limit + 1, -limit - 1, 2**63 - 1, -(2**63)):
+            with pytest.raises(OutOfRangeError, match=f"{n_sites} sites is beyond"):
+                masks.to_ring(np.array([0, value]), n_sites)
+
+    def test_the_caller_keeps_its_numbers(self):
+        values = np.arange(3)
+        masks.to_ring(values, 3)[:] = 7
+        assert values.tolist() == [0, 1, 2]
+
+    def test_a_sum_that_no_honest_terms_give_is_refused(self):
+        at_most = np.array([2 * (2**62 // 3)]).view(np.uint64)
+        assert masks.from_ring(at_most, 2, 3).tolist() == [2 * (2**62 // 3)]
+        with pytest.raises(OutOfRangeError, match="larger than its terms"):
+            masks.from_ring(at_most + np.uint64(1), 2, 3)
+
+
+class TestKeys:
+    def test_expand_is_rfc_5869(self):
+        key = b"k" * 32
+        assert expand(key, b"info") == HKDFExpand(hashes.SHA256(), 32, b"info").derive(key)
+
+    @given(st.lists(st.binary(max_size=3), max_size=4), st.lists(st.binary(max_size=3), max_size=4))
+    def test_different_lists_never_frame_alike(self, one, other):
+        assert (framed(*one) == framed(*other)) == (one == other)
+
+    def agreed(self, run="run"):
+        ids = {name: Identity.generate() for name in "abc"}
+        roster = Roster({name: i.public for name, i in ids.items()})
+        keys = {name: RunKeys(name, i, roster, run) for name, i in ids.items()}
+        return roster, keys
+
+    def test_both_ends_have_the_same_keys_and_each_way_its_own(self):
+        _, keys = self.agreed()
+        one, two = keys["a"].agree("b", keys["b"].signed), keys["b"].agree("a", keys["a"].signed)
+        seen = set()
+        for _ in range(3):
+            mine, theirs = one.step(), two.step()
+            assert (mine.seed, mine.seal, mine.open) == (theirs.seed, theirs.open, theirs.seal)
+            seen |= {mine.seed, mine.seal, mine.open}
+        assert len(seen) == 9
+
+    def test_another_pair_has_other_keys(self):
+        _, keys = self.agreed()
+        seeds = {keys["a"].agree(peer, keys[peer].signed).step().seed for peer in "bc"}
+        assert len(seeds) == 2
+
+    def test_run_keys_hold_for_one_name_one_run_one_roster(self):
+        roster, keys = self.agreed()
+        signed = keys["a"].signed
+        check_run_keys(roster, "run", "a", signed)
+        other, _ = self.agreed()
+        for wrong in ((roster, "later", "a"), (roster, "run", "b"), (other, "run", "a")):
+            with pytest.raises(SecureSumError, match="signature"):
+                check_run_keys(*wrong, signed)
+        with pytest.raises(SecureSumError, match="not in the roster"):
+            check_run_keys(roster, "run", "z", signed)
+
+    def test_a_key_of_low_order_is_refused(self):
+        _, keys = self.agreed()
+        with pytest.raises(SecureSumError, match="no key"):
+            keys["a"].agree("b", bytes(128))
+
+    def test_a_box_opens_with_its_key_and_for_its_purpose_only(self):
+        box = sealed(b"k" * 32, b"text", "run", 1, "a", "b")
+        assert opened(b"k" * 32, box, "no", "run", 1, "a", "b") == b"text"
+        wrong = [
+            (b"l" * 32, box, ("run", 1, "a", "b")),
+            (b"k" * 32, box, ("run", 2, "a", "b")),
+            (b"k" * 32, box, ("run", 1, "b", "a")),
+            (b"k" * 32, box, ("other", 1, "a", "b")),
+            (b"k" * 32, box[:-1] + bytes([box[-1] ^ 1]), ("run", 1, "a", "b")),
+        ]
+        for key, data, about in wrong:
+            with pytest.raises(SecureSumError, match=r"^changed$"):
+                opened(key, data, "changed", *about)
+
+
+class TestRoster:
+    def keys(self, n):
+        return {f"s{i}": Identity.generate().public for i in range(n)}
+
+    @pytest.mark.parametrize(("n", "wanted"), [(3, 3), (4, 3), (5, 4), (6, 5), (9, 7), (36, 25)])
+    def test_the_default_threshold_is_two_thirds_and_one(self, n, wanted):
+        roster = Roster(self.keys(n))
+        assert roster.threshold == wanted
+        # Both kinds of share of one site would take 2t honest and lying answers from n + lying.
+        lying = (n - 1) // 3
+        assert 2 * roster.threshold > n + lying
+
+    @pytest.mark.parametrize(
+        ("n", "settings", "words"),
+        [
+            (2, {}, "2 sites, but a sum must cover 3"),
+            (5, {"min_sites": 2}, "hides nothing"),
+            (4, {"min_sites": 5}, "4 sites, but a sum must cover 5"),
+            (8, {"threshold": 4}, "more than half"),
+            (8, {"threshold": 9}, "threshold 9 of 8"),
+            (9, {"threshold": 5, "min_sites": 6}, "at least 6"),
+        ],
+    )
+    def test_what_would_not_hide_is_refused(self, n, settings, words):
+        with pytest.raises(InputError, match=words):
+            Roster(self.keys(n), **settings)
+
+    def test_two_sites_with_one_key_are_refused(self):
+        keys = self.keys(3)
+        with pytest.raises(InputError, match="same key"):
+            Roster({**keys, "twin": keys["s0"]})
+
+    def test_the_digest_covers_everything_and_no_order(self):
+        keys = self.keys(9)
+        roster = Roster(keys)
+        assert Roster(dict(reversed(keys.items()))).digest == roster.digest
+        others = [
+            Roster({**keys, "s0": Identity.generate().public}),
+            Roster(keys, threshold=8),
+            Roster(keys, min_sites=4),
+            Roster({**{k: v for k, v in keys.items() if k != "s0"}, "t0": keys["s0"]}),
+        ]
+        assert len({roster.digest, *(other.digest for other in others)}) == 5
+
+    @given(st.sets(st.integers(0, 10)))
+    def test_lists_of_sites_come_back(self, chosen):
+        roster = Roster({f"s{i:02d}": bytes([i]) * 32 for i in range(11)})
+        names = tuple(f"s{i:02d}" for i in sorted(chosen))
+        assert roster.unpack(roster.pack(names)) == names
+
+    def test_bits_for_nobody_are_refused(self):
+        roster = Roster(self.keys(5))
+        for data in (b"\xff", b"", b"\x01\x00"):
+            with pytest.raises(SecureSumError, match="does not fit"):
+                roster.unpack(data)
+
+    def test_a_site_checks_that_the_roster_holds_its_own_key(self):
+        roster = Roster(self.keys(3))
+        with pytest.raises(SecureSumError, match="does not hold this key"):
+            SecureSite("s0", Identity.generate(), roster)
+
+    def test_an_identity_is_not_pickled(self):
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(Identity.generate())
+
+
+class TestGraph:
+    @pytest.mark.parametrize("n", [3, 36, 100])
+    def test_complete_below_the_size_where_sparse_pays(self, n):
+        assert graph.degree_for(n, 2 * n // 3 + 1) == graph.Degree(n - 1, 2 * n // 3 + 1)
+
+    @pytest.mark.parametrize("n", [101, 200, 1000])
+    def test_sparse_holds_its_probabilities(self, n):
+        plan = graph.degree_for(n, 2 * n // 3 + 1)
+        k, t = plan.degree, plan.threshold
+        assert k < n - 1
+        corrupt, gone = int(np.ceil(graph.CORRUPT * n)), int(np.ceil(graph.DROPOUT * n))
+        # Lying neighbours beyond t - k/2 - 2 would be dangerous; survivors below t stop the run.
+        assert n * hypergeom.sf(t - k // 2 - 2, n - 1, corrupt, k) <= 2.0**-40
+        assert n * hypergeom.sf(k - t, n - 1, gone, k) <= 2.0**-30
+        smaller = k - 2
+        bad = hypergeom.isf(2.0**-40 / n, n - 1, corrupt, smaller)
+        lost = hypergeom.isf(2.0**-30 / n, n - 1, gone, smaller)
+        assert smaller // 2 + 2 + bad > smaller - lost, "the degree is the least that does"
+
+    @given(st.integers(3, 60), st.integers(1, 20), st.binary(max_size=4))
+    def test_symmetric_regular_without_loops(self, n, half, seed):
+        names = [f"s{i}" for i in range(n)]
+        near = graph.neighbours(names, seed, 2 * half)
+        for name in names:
+            assert name not in near[name]
+            assert len(near[name]) == min(2 * half, n - 1)
+            assert all(name in near[other] for other in near[name])
+
+    def test_the_order_comes_from_the_seed(self):
+        names = [f"s{i}" for i in range(50)]
+        assert graph.neighbours(names, b"a", 4) == graph.neighbours(names[::-1], b"a", 4)
+        assert graph.neighbours(names, b"a", 4) != graph.neighbours(names, b"b", 4)
+
+    def test_no_gap_that_splits_the_ring_leaves_its_edge_enough_holders(self):
+        """A site at the edge of k/2 missing neighbours in a row has too few holders to be opened,
+        even if c of the missing ones lie and answer."""
+        plan = graph.degree_for(200, 134)
+        bad = plan.threshold - plan.degree // 2 - 2
+        assert plan.degree // 2 + 1 + bad < plan.threshold
+
+
+class TestWire:
+    def setup_method(self):
+        self.ids = {name: Identity.generate() for name in "abc"}
+        self.roster = Roster({name: i.public for name, i in self.ids.items()})
+
+    def signed(self, site="a", by="a"):
+        frame = wire.Frame("consent", "run", 3, site, {"consent": b"c" * 64})
+        return wire.encode_from_site(frame, self.ids[by], self.roster)
+
+    def asked(self):
+        question = b"q" * 100
+        frame = wire.Frame(
+            "ask", "run", 3, "a", {"present": b"\x07", "boxes": b"b" * 82, "question": question}
+        )
+        return wire.encode_to_site(frame, wire.hash_question(question))
+
+    def test_there_and_back(self):
+        frame = wire.decode_from_site(self.signed(), self.roster)
+        assert (frame.kind, frame.run, frame.number, frame.site) == ("consent", "run", 3, "a")
+        frame, hashed = wire.decode_to_site(self.asked())
+        assert bytes(frame.sections["question"]) == b"q" * 100
+        assert hashed == hashlib.sha256(b"q" * 100).digest()
+
+    def test_every_flipped_bit_every_cut_and_every_extension_is_refused(self):
+        for data, decode in (
+            (self.signed(), lambda d: wire.decode_from_site(d, self.roster)),
+            (self.asked(), wire.decode_to_site),
+        ):
+            for position in range(len(data)):
+                for changed in (
+                    data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :],
+                    data[:position],
+                ):
+                    with pytest.raises(SecureSumError):
+                        decode(changed)
+            with pytest.raises(SecureSumError):
+                decode(data + b"\x00")
+
+    def test_a_foreign_signature_and_a_foreign_roster_are_refused(self):
+        with pytest.raises(SecureSumError, match="not that of 'a'"):
+            wire.decode_from_site(self.signed(by="b"), self.roster)
+        other = Roster({n: i.public for n, i in self.ids.items()} | {"d": bytes(31) + b"1"})
+        with pytest.raises(SecureSumError, match="not that of 'a'"):
+            wire.decode_from_site(self.signed(), other)
+
+    def test_a_name_that_is_no_text_is_refused(self):
+        frame = wire.Frame("hello", "\ud800", 0, "a")
+        with pytest.raises(SecureSumError, match="no text"):
+            wire.decode_to_site(wire.encode_to_site(frame))
+
+    def test_a_message_that_goes_the_other_way_is_refused(self):
+        with pytest.raises(SecureSumError, match="goes the other way"):
+            wire.decode_to_site(self.signed())
+        with pytest.raises(SecureSumError, match="goes the other way"):
+            wire.decode_from_site(self.asked(), self.roster)
+
+    @given(st.binary(max_size=120))
+    def test_noise_is_refused_and_never_crashes(self, noise):
+        self.setup_method()
+        for data in (noise, b"FLSS" + noise, self.signed()[:10] + noise):
+            with pytest.raises(SecureSumError):
+                wire.decode_from_site(data, self.roster)
+            with pytest.raises(SecureSumError):
+                wire.decode_to_site(data)

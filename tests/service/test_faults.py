@@ -1,0 +1,161 @@
+"""Faults in real processes: each run ends with the same bits, or stops and says why."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import deployed
+from deployed import Deployment, in_process, pooled
+from flfl.service import keys
+from noise import Noise
+from proxy import Proxy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+pytestmark = pytest.mark.slow
+DATA = pooled(8, 420)
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    return in_process(DATA, tmp_path_factory.mktemp("wanted"))
+
+
+@pytest.fixture
+def deployment(tmp_path):
+    made = Deployment(tmp_path, DATA, deadlines="misses = 100\nfinish_within = 200")
+    yield made
+    made.close()
+
+
+def check(deployment, wanted, codes):
+    said = {name: deployment.said(name)[-3:] for name in codes}
+    assert set(codes.values()) == {0}, (codes, said)
+    deployed.check(deployment.folder, wanted)
+
+
+@pytest.mark.parametrize(
+    ("party", "point", "count"),
+    [
+        ("site1", "question received", 3),
+        ("site1", "answer computed", 6),
+        ("site1", "journal torn", 8),
+        ("site1", "answer sent", 12),
+        ("site1", "result begun", 1),
+        ("site1", "result written", 1),
+        ("coordinator", "answer accepted", 18),
+        ("coordinator", "answer taken", 41),
+        ("coordinator", "journal torn", 25),
+        ("coordinator", "messages forgotten", 3),
+        ("coordinator", "questions made", 8),
+        ("coordinator", "question sent", 33),
+    ],
+)
+def test_killed_with_9(deployment, wanted, party, point, count):
+    deployment.start(party, fault=(point, count))
+    deployment.start(*[name for name in ("coordinator", *deployment.names) if name != party])
+    codes = deployment.supervise(150)
+    assert deployment.restarts == {party: 1}
+    check(deployment, wanted, codes)
+
+
+def test_the_broker_is_killed_with_9(deployment, wanted):
+    deployment.start()
+    for questions in (1, 4000):
+        until = time.monotonic() + 60
+        while deployment.questions() < questions and time.monotonic() < until:
+            time.sleep(0.02)
+        deployment.broker.kill()
+        time.sleep(0.5)
+        deployment.broker.start()
+    check(deployment, wanted, deployment.wait(150))
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_the_network_is_cut_in_the_middle_of_a_message(deployment, wanted, direction):
+    proxies = {name: Proxy(deployment.broker.port) for name in ("site2", "coordinator")}
+    deployment.proxy = {name: proxy.port for name, proxy in proxies.items()}
+    deployment.write_configs()
+    proxies["site2"].cut_after(15_000, direction, 2.0)
+    proxies["coordinator"].cut_after(40_001, direction, 1.0)
+    try:
+        check(deployment, wanted, deployment.start().wait(150))
+        assert all(proxy.cuts == 1 for proxy in proxies.values())
+    finally:
+        for proxy in proxies.values():
+            proxy.close()
+
+
+def test_rubbish_under_a_sites_own_name_changes_nothing(deployment, wanted):
+    deployment.start()
+    Noise(deployment, "site1").make(4.0)
+    check(deployment, wanted, deployment.wait(150))
+    assert any("dropped" in says for says in deployment.said("coordinator"))
+
+
+@pytest.mark.parametrize(
+    ("party", "size", "words"),
+    [("site0", 60_000, "make room on the disk"), ("coordinator", 24_000, "File too large")],
+)
+def test_a_full_disk_stops_a_party_and_the_run_goes_on_when_there_is_room(
+    deployment, wanted, party, size, words
+):
+    deployment.start(party, fault=("disk full", size))
+    deployment.start(*[name for name in ("coordinator", *deployment.names) if name != party])
+    codes = deployment.wait(90, [party])
+    assert codes == {party: 1}
+    text = (deployment.folder / f"{party}.err").read_text()
+    assert words in text
+    assert "Traceback" not in text
+    deployment.start(party)
+    check(deployment, wanted, deployment.supervise(150))
+
+
+def test_a_clock_that_is_off_by_a_day(deployment, wanted):
+    deployment.start("site0", fault=("clock", 86400.0))
+    deployment.start("coordinator", fault=("clock", -86400.0))
+    deployment.start("site1", "site2", "site3")
+    check(deployment, wanted, deployment.wait(150))
+
+
+def test_a_site_that_stays_away_is_set_aside_with_a_reason(tmp_path):
+    deployment = Deployment(
+        tmp_path,
+        pooled(10, 200, n_sites=5),
+        deadlines="misses = 2\nfinish_within = 200",
+        answer_within=4,
+    )
+    try:
+        deployment.start("site4", fault=("answer sent", 8))
+        deployment.start("coordinator", "site0", "site1", "site2", "site3")
+        codes = deployment.wait(120, ["coordinator", "site0", "site1", "site2", "site3"])
+        assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
+        assert any("going on without site4: no answer" in s for s in deployment.said("coordinator"))
+        assert not (tmp_path / "site4-filled.csv").exists()
+    finally:
+        deployment.close()
+
+
+def test_below_the_quorum_the_run_pauses_and_goes_on_when_the_site_is_back(tmp_path, wanted):
+    deployment = Deployment(
+        tmp_path, DATA, deadlines="misses = 1\nfinish_within = 200", answer_within=3
+    )
+    keys.write_roster(deployment.keys, (), 4)
+    try:
+        deployment.start("site3", fault=("answer sent", 8))
+        deployment.start("coordinator", "site0", "site1", "site2")
+        deployment.wait_for("coordinator", "paused: waiting for site3", 60)
+        deployment.start("site3")
+        check(deployment, wanted, deployment.wait(150))
+    finally:
+        deployment.close()
+
+
+@pytest.mark.parametrize("seed", [11, 23, 42])
+def test_random_schedules(seed, wanted):
+    from reliability import one
+
+    row = one(seed, wanted, DATA)
+    assert row["right"], row

@@ -1,0 +1,378 @@
+"""Settings, times, agreements and keys of a deployment: each mistake is named with its remedy."""
+
+import json
+import stat
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from flfl.cli import main
+from flfl.errors import InputError
+from flfl.io.grid import infer_grid, natural_period
+from flfl.io.times import Times
+from flfl.protocol.copier import AddedError, Readings
+from flfl.protocol.copy_store import Pin
+from flfl.protocol.plan import Plan
+from flfl.service import keys
+from flfl.service.agreement import (
+    Agreement,
+    AgreementError,
+    check_terms,
+    unpack_network,
+)
+from flfl.service.broker import broker_of
+from flfl.service.config import (
+    CoordinatorConfig,
+    RunSettings,
+    SiteConfig,
+    Terms,
+    check_coordinator,
+    read_config,
+)
+from flfl.service.coordinator import plan_of
+from flfl.service.grid import TimeGrid
+from flfl.service.hold import hold
+from flfl.service.home import copies_folder, floor_of, open_copier
+from flfl.service.logs import metrics_text
+from flfl.service.place import Place
+
+SITE = """
+network = "n"
+name = "north"
+[broker]
+host = "localhost"
+plaintext = true
+[readings]
+file = "north.csv"
+[out]
+file = "filled.csv"
+"""
+
+
+COORDINATOR = """
+network = "n"
+[grid]
+start = "2024"
+step = "1h"
+slots = 9
+[sites]
+roster = "r.json"
+"""
+
+
+class TestConfig:
+    def read(self, tmp_path, text, kind=SiteConfig):
+        path = tmp_path / "site.toml"
+        path.write_text(text)
+        return read_config(path, kind)
+
+    def test_paths_are_taken_from_the_file(self, tmp_path):
+        config = self.read(tmp_path, SITE)
+        assert config.readings.file == tmp_path / "north.csv"
+        assert config.state == tmp_path / "state"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            ("network", "netwrok", r"unknown key 'netwrok'.*Did you mean 'network'"),
+            ("host", "hots", r"unknown key 'hots' in \[broker\].*Did you mean 'host'"),
+            ('host = "localhost"', "host = 5", "broker.host must be a text, not 5"),
+            ("plaintext = true", "plaintext = 1", "must be true or false"),
+            ('[out]\nfile = "filled.csv"', "", "'out' is missing"),
+            ('file = "filled.csv"', "", "'out.file' is missing"),
+            ("[readings]", "readings = 3\n[x]", "'readings' must be a section|unknown key"),
+            ('name = "north"', "name = ", "not TOML"),
+            ("[readings]", "[terms]\nmax_exposure = 0.5\n[readings]", r"no more.*added_error"),
+            ("[readings]", "[terms]\nadded_error = true\n[readings]", "must be a number"),
+            ("[readings]", '[flower]\nsocket = "x"\n[readings]', r"no more.*--node-config"),
+        ],
+    )
+    def test_a_mistake_is_named(self, tmp_path, old, new, words):
+        with pytest.raises(InputError, match=words):
+            self.read(tmp_path, SITE.replace(old, new))
+
+    @pytest.mark.parametrize(("line", "floor"), [("2", 2.0), ('"2 ug/m3"', "2 ug/m3")])
+    def test_an_added_error_is_a_multiple_or_has_a_unit(self, tmp_path, line, floor):
+        config = self.read(tmp_path, f"{SITE}[terms]\nadded_error = {line}\n")
+        assert config.terms.added_error == floor
+        assert AddedError(2.0) == floor_of(config) or floor_of(config).units == 2.0
+
+    def test_what_each_owner_chooses_now_is_named_to_the_coordinator(self, tmp_path):
+        with pytest.raises(InputError, match=r"'effort' in \[run\] is no more.*\[out\]"):
+            self.read(tmp_path, f'{COORDINATOR}[run]\neffort = "quick"\n', CoordinatorConfig)
+
+    @pytest.mark.parametrize(
+        "given", [{"share": 0.0}, {"rounds": 0}, {"transformation": "tan"}, {"added_error": -1.0}]
+    )
+    def test_a_plan_that_cannot_be(self, given):
+        with pytest.raises(InputError, match=f"{next(iter(given))[:9]}.*[run]"):
+            plan_of(RunSettings(**given), TimeGrid("2024-01-01", "1h", 10), Place(), "c.toml")
+
+    def test_plain_text_must_be_asked_for(self, tmp_path):
+        config = self.read(tmp_path, SITE.replace("plaintext = true", ""))
+        with pytest.raises(
+            InputError, match=r"TLS needs authority, certificate and key.*plaintext"
+        ):
+            broker_of(config.broker, "site.toml")
+
+    @pytest.mark.parametrize("line", ["piece = 0", "port = 70000", "protocol = 4", "keepalive = 0"])
+    def test_numbers_that_cannot_be(self, tmp_path, line):
+        config = self.read(tmp_path, SITE.replace("plaintext = true", f"plaintext = true\n{line}"))
+        with pytest.raises(InputError, match=rf"\[broker\]: {line.split()[0]} is"):
+            broker_of(config.broker, "site.toml")
+
+    @pytest.mark.parametrize(
+        ("section", "line", "words"),
+        [
+            ("[deadlines]", "answer_within = 0.0", "answer_within is 0.*more than 0"),
+            ("[deadlines]", "misses = 0", "misses is 0"),
+            ("[deadlines]", "finish_within = nan", "finish_within is nan"),
+            ("[sites]", "quorum = 4", "quorum is 4, and the roster lists 3"),
+            ("[sites]", "quorum = -1", "quorum is -1"),
+        ],
+    )
+    def test_deadlines_and_a_quorum_that_cannot_be(self, tmp_path, section, line, words):
+        text = f"{COORDINATOR}[deadlines]\n"
+        config = self.read(tmp_path, text.replace(section, f"{section}\n{line}"), CoordinatorConfig)
+        with pytest.raises(InputError, match=words):
+            check_coordinator(config, 3, "c.toml")
+
+    def test_the_guides_examples_are_read(self, tmp_path):
+        page = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_text()
+        blocks = [b.split("```")[0] for b in page.split("```toml\n")[1:]]
+        assert len(blocks) >= 2
+        for block in blocks:
+            kind = SiteConfig if "readings" in tomllib.loads(block) else CoordinatorConfig
+            self.read(tmp_path, block, kind)
+
+
+class TestGrid:
+    @pytest.mark.parametrize(
+        ("start", "step", "freq", "period"),
+        [
+            ("2024-01-01T05:00", "1h", "h", 24),
+            ("2024-01-01", "1d", "D", 7),
+            ("2024-01-01", "1 week", "W-MON", 0),
+            ("2024-01-01", "30min", "30min", 48),
+            ("2024-02-01", "1 month", "MS", 12),
+            ("2024-01-01", "1 quarter", "QS", 4),
+            ("2023-01-01", "1 year", "YS", 1),
+        ],
+    )
+    def test_the_same_times_and_season_as_the_tables(self, start, step, freq, period):
+        index = pd.date_range(start, periods=30, freq=freq)
+        grid = TimeGrid(start, step, 30)
+        np.testing.assert_array_equal(grid.stamps(), index.as_unit("s").asi8)
+        assert grid.period() == natural_period(infer_grid(Times(index, index))) == period
+
+    @pytest.mark.parametrize("step", ["", "h1", "1 fortnight", "0h", "-1h", "1.5h"])
+    def test_a_step_that_is_none(self, step):
+        with pytest.raises(InputError, match="is no step"):
+            TimeGrid("2024-01-01", step, 10)
+
+    def test_times_between_slots_are_refused_and_others_left_out(self):
+        grid = TimeGrid("2024-01-01", "1h", 4)
+        first = int(grid.stamps()[0])
+        assert grid.slots_of(np.array([first - 60, first + 3600, first + 10**6]), "x").tolist() == [
+            -1,
+            1,
+            -1,
+        ]
+        with pytest.raises(InputError, match=r"1 readings' times lie between.*00:30:00"):
+            grid.slots_of(np.array([first, first + 1800]), "x")
+
+
+def agreement(**changes):
+    plan = Plan(box=((0.0, 1.0), (2.0, 3.0)))
+    return replace(
+        Agreement(
+            "n", 3, "call", TimeGrid("2024-01-01", "1h", 10), plan, True, "ab", ("a", "b"),
+            "latlon", (0.1, 0.2),
+        ),
+        **changes,
+    )  # fmt: skip
+
+
+class TestAgreement:
+    def test_it_comes_back_as_it_was_and_its_name_covers_all_of_it(self):
+        one = agreement()
+        assert Agreement.from_bytes(one.to_bytes()) == one
+        others = [
+            agreement(number=1), agreement(sites=("a",)), agreement(secure=False),
+            agreement(plan=replace(one.plan, share=0.4)), agreement(centre=(0.1, 0.3)),
+        ]  # fmt: skip
+        assert len({one.run, *(other.run for other in others)}) == 6
+
+    @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"grid": 3}', b"\xff"])
+    def test_what_is_none_is_refused(self, data):
+        with pytest.raises(AgreementError):
+            Agreement.from_bytes(data)
+        with pytest.raises(AgreementError):
+            unpack_network(data)
+
+    @pytest.mark.parametrize(
+        ("section", "name", "value"),
+        [
+            ("plan", "share", "0.1"), ("plan", "share", None), ("plan", "share", 2.0),
+            ("plan", "rank", 12.0),
+            ("plan", "transform", "tan"), ("plan", "rounds", True), ("plan", "box", [[0.0, 1.0]]),
+            ("plan", "box", [["a", 1.0], [2.0, 3.0]]), ("plan", "extra", 1),
+            ("plan", "box", [[float("inf"), 1.0], [2.0, 3.0]]),
+            ("plan", "added_error", float("nan")), ("grid", "start", 5), ("grid", "slots", "10"),
+            ("grid", "slots", 10**12), (None, "number", 1.5), (None, "secure", 1),
+        ],
+    )  # fmt: skip
+    def test_each_setting_is_what_it_must_be(self, section, name, value):
+        document = json.loads(agreement().to_bytes())
+        (document[section] if section else document)[name] = value
+        with pytest.raises((AgreementError, InputError)):
+            Agreement.from_bytes(json.dumps(document).encode())
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"plan": Plan(rounds=10**9)}, "more rounds"),
+            ({"plan": Plan(rank=10**9)}, "factors than"),
+            ({"secure": False}, "no secure sums"),
+            ({"roster": "cd"}, "list of sites"),
+        ],
+    )
+    def test_what_an_owner_does_not_agree_to_is_refused(self, changes, words):
+        check_terms(agreement(), Terms(), "ab")
+        with pytest.raises(AgreementError, match=words):
+            check_terms(agreement(**changes), Terms(), "ab")
+
+
+class TestCopies:
+    """A site's secret and its copies are made once."""
+
+    def test_they_are_private_and_found_again(self, tmp_path):
+        first = open_copier(tmp_path / "state")
+        secret = (tmp_path / "state" / "secret").read_bytes()
+        again = open_copier(tmp_path / "state")
+        assert again.store.id == first.store.id
+        assert (tmp_path / "state" / "secret").read_bytes() == secret
+        for path in (tmp_path / "state").iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+    def test_an_owner_s_sites_in_two_networks_share_them(self, tmp_path):
+        locks = [hold(tmp_path / name) for name in ("north", "south")]
+        one, other = (open_copier(tmp_path / "copies") for _ in locks)
+        known = np.ones((1, 300), bool)
+        raw = np.random.default_rng(0).standard_normal((1, 300))
+        given = Readings(("a",), 3600 * np.arange(300), raw, known, Pin("none", 3600))
+        first = one.copy(given, np.ones(1), np.ones(1), slice(0, 200))
+        second = other.copy(given, np.full(1, 2.0), np.ones(1))
+        np.testing.assert_array_equal(second.values[:, :200], first.values[:, :200])
+        np.testing.assert_array_equal(one.copy(given, np.ones(1), np.ones(1)).values, second.values)
+        for lock, copier in zip(locks, (one, other), strict=True):
+            lock.close()
+            copier.store.close()
+        open_copier(tmp_path / "copies").store.close()
+
+    def test_a_site_with_copies_does_not_begin_others_elsewhere(self, tmp_path):
+        given = 'network = "n"\nname = "a"\nreadings.file = "r.csv"\nout.file = "o.csv"\n'
+        (tmp_path / "site.toml").write_text(given + 'copies = "shared"\n')
+        config = read_config(tmp_path / "site.toml", SiteConfig)
+        assert copies_folder(config) == tmp_path / "shared"
+        assert copies_folder(replace(config, copies=None)) == tmp_path / "state"
+        open_copier(config.state).store.close()
+        with pytest.raises(InputError, match=r"Move secret, copies.sqlite and copies.id"):
+            copies_folder(config)
+
+    @pytest.mark.parametrize("lost", ["secret", "copies.sqlite"])
+    def test_a_lost_one_is_not_made_anew(self, tmp_path, lost):
+        open_copier(tmp_path).store.close()
+        (tmp_path / lost).unlink()
+        with pytest.raises(InputError, match=r"missing.*backup"):
+            open_copier(tmp_path)
+        assert not (tmp_path / lost).exists()
+
+
+class TestKeys:
+    def flfl(self, *arguments):
+        return CliRunner().invoke(main, ["keys", *arguments])
+
+    def test_a_networks_keys(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        assert self.flfl("init", "--network", "n", *folder).exit_code == 0
+        for name in ("a", "b", "c"):
+            assert self.flfl("site", name, *folder).exit_code == 0
+        result = self.flfl("roster", "--json", *folder)
+        assert json.loads(result.stdout)["sites"] == ["a", "b", "c"]
+        roster = keys.load_roster(tmp_path / "roster.json")
+        assert roster.keys["b"] == keys.load_identity(tmp_path / "b.identity").public
+        for name in ("authority.key", "a.key", "a.identity", "coordinator.key", "broker.key"):
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert "1 certificate" in self.flfl("revoke", "a", *folder).stdout
+        result = self.flfl("init", "--network", "n", *folder)
+        assert result.exit_code == 2
+        assert "already" in result.stderr
+
+    def test_mistakes(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        assert self.flfl("site", "a", *folder).exit_code == 2
+        self.flfl("init", "--network", "n", *folder)
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        names = ("coordinator", "authority", "Broker", "revoked", "a/b", "", "x" * 65, "+")
+        for name in names:
+            assert self.flfl("site", name, *folder).exit_code == 2, name
+        assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+        assert self.flfl("site", "a", "--days", "99999", *folder).exit_code == 2
+        self.flfl("site", "a", *folder)
+        assert self.flfl("roster", *folder).exit_code == 2
+        assert self.flfl("revoke", "nobody", *folder).exit_code == 2
+        assert keys.check_certificate(tmp_path / "a.pem", "a") == ""
+        self.flfl("site", "a", "--days", "10", *folder)
+        assert "ends on" in keys.check_certificate(tmp_path / "a.pem", "a")
+
+    def test_files_that_are_something_else(self, tmp_path):
+        folder = ["--folder", str(tmp_path)]
+        self.flfl("init", "--network", "n", *folder)
+        for name in ("a", "b", "c"):
+            self.flfl("site", name, *folder)
+        (tmp_path / "c.public").write_text("no key")
+        (tmp_path / "c.pem").write_text("no certificate")
+        assert "c.public: this is not a public key" in self.flfl("roster", *folder).stderr
+        assert "c.pem: this is not a certificate" in self.flfl("revoke", "c", *folder).stderr
+
+    def test_a_renewed_site_is_revoked_with_all_its_certificates(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        for name in ("a", "a", "b"):
+            keys.make_site(tmp_path, name)
+        assert keys.revoke(tmp_path, "a") == 2
+        keys.make_site(tmp_path, "a")
+        assert keys.revoke(tmp_path, "a") == 3
+
+    def test_a_secret_that_others_can_read_is_refused(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        keys.make_site(tmp_path, "a")
+        path = tmp_path / "a.identity"
+        path.chmod(0o640)
+        keys.load_identity(path)
+        path.chmod(0o644)
+        with pytest.raises(InputError, match=r"chmod 600 a\.identity"):
+            keys.load_identity(path)
+
+    def test_a_clock_that_is_a_day_behind_still_accepts_a_new_certificate(self, tmp_path):
+        from cryptography import x509
+
+        keys.make_authority(tmp_path, "n")
+        keys.make_site(tmp_path, "a")
+        for name in ("authority", "a"):
+            certificate = x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes())
+            made = pd.Timestamp((tmp_path / f"{name}.pem").stat().st_mtime, unit="s", tz="UTC")
+            assert made - certificate.not_valid_before_utc > pd.Timedelta(days=1)
+
+
+def test_metrics_are_prometheus_text():
+    text = metrics_text({"flfl_connected": 1.0, "flfl_runs_total": 2}, {"party": "a"})
+    assert text.splitlines() == [
+        "# TYPE flfl_connected gauge", 'flfl_connected{party="a"} 1',
+        "# TYPE flfl_runs_total counter", 'flfl_runs_total{party="a"} 2',
+    ]  # fmt: skip

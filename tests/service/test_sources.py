@@ -1,0 +1,151 @@
+"""An owner's readings from a file, a folder, SQLite and a real PostgreSQL: the same snapshot."""
+
+import getpass
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy
+
+from broker import free_port
+from flfl.errors import InputError
+from flfl.service.config import ReadingSettings
+from flfl.service.grid import TimeGrid
+from flfl.service.sources import Snapshot
+from flfl.service.tables import snapshot
+
+GRID = TimeGrid("2024-01-01", "1h", 48)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    index = pd.date_range("2024-01-01", periods=48, freq="h", name="time")
+    values = rng.normal(10, 2, (48, 3)).round(2)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    return pd.DataFrame(values, index, ["a", "b", "c"])
+
+
+def long_form(frame):
+    rows = frame.reset_index().melt("time", var_name="sensor", value_name="value").dropna()
+    return rows.sample(frac=1.0, random_state=0)
+
+
+def test_a_file_and_a_folder_and_what_is_kept(frame, tmp_path):
+    frame.to_csv(tmp_path / "all.csv")
+    whole = snapshot(ReadingSettings(file=tmp_path / "all.csv"), GRID)
+    np.testing.assert_array_equal(whole.values, frame.to_numpy().T)
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    frame.iloc[:30].to_csv(folder / "1.csv")
+    frame.iloc[25:].to_csv(folder / "2.csv")
+    (folder / "notes.md").write_text("not readings")
+    parts = snapshot(ReadingSettings(folder=folder), GRID)
+    np.testing.assert_array_equal(parts.values, whole.values)
+    parts.save(tmp_path / "kept.npz")
+    again = Snapshot.load(tmp_path / "kept.npz")
+    assert again.ids == ("a", "b", "c")
+    np.testing.assert_array_equal(again.values, whole.values)
+    assert (tmp_path / "kept.npz").stat().st_mode & 0o777 == 0o600
+    data = (tmp_path / "kept.npz").read_bytes()
+    (tmp_path / "kept.npz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="damaged"):
+        Snapshot.load(tmp_path / "kept.npz")
+
+
+def test_two_files_that_differ(frame, tmp_path):
+    frame.to_csv(tmp_path / "1.csv")
+    (frame + 1).to_csv(tmp_path / "2.csv")
+    with pytest.raises(InputError, match="differ from those of an earlier file"):
+        snapshot(ReadingSettings(folder=tmp_path), GRID)
+    first = snapshot(ReadingSettings(folder=tmp_path, duplicates="first"), GRID)
+    np.testing.assert_array_equal(first.values, frame.to_numpy().T)
+    mean = snapshot(ReadingSettings(folder=tmp_path, duplicates="mean"), GRID)
+    np.testing.assert_allclose(mean.values, frame.to_numpy().T + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("shift", "words"), [("30min", "lie between the network's slots"), ("9999h", "no reading lies")]
+)
+def test_other_times_are_refused_with_a_plain_word(frame, tmp_path, shift, words):
+    moved = frame.set_axis(frame.index + pd.Timedelta(shift)).rename_axis("time")
+    moved.to_csv(tmp_path / "all.csv")
+    with pytest.raises(InputError, match=words):
+        snapshot(ReadingSettings(file=tmp_path / "all.csv"), GRID)
+
+
+def test_none_or_two_sources(tmp_path):
+    for settings in (ReadingSettings(), ReadingSettings(file=tmp_path, folder=tmp_path)):
+        with pytest.raises(InputError, match="one of file, folder and query"):
+            snapshot(settings, GRID)
+    with pytest.raises(InputError, match="no file of readings"):
+        snapshot(ReadingSettings(folder=tmp_path), GRID)
+
+
+def check_database(address, frame):
+    engine = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
+    long_form(frame).to_sql("readings", engine, index=False)
+    frame.reset_index().to_sql("wide", engine, index=False)
+    for query in ("select time, sensor, value from readings", "select * from wide"):
+        taken = snapshot(ReadingSettings(query=query, database=address), GRID)
+        assert taken.ids == ("a", "b", "c")
+        np.testing.assert_array_equal(taken.values, frame.to_numpy().T)
+    twice = "select * from readings union all select time, sensor, value + 1 from readings"
+    with pytest.raises(InputError, match="several readings"):
+        snapshot(ReadingSettings(query=twice, database=address), GRID)
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        snapshot(ReadingSettings(query="select nothing from nowhere", database=address), GRID)
+    assert address not in str(caught.value)
+    engine.dispose()
+
+
+def test_sqlite(frame, tmp_path, monkeypatch):
+    address = f"sqlite:///{tmp_path / 'readings.db'}"
+    check_database(address, frame)
+    query = "select time, sensor, value from readings"
+    with pytest.raises(InputError, match="no database"):
+        snapshot(ReadingSettings(query=query), GRID)
+    monkeypatch.setenv("FLFL_DATABASE", address)
+    assert snapshot(ReadingSettings(query=query), GRID).ids == ("a", "b", "c")
+    with pytest.raises(InputError, match="no column 'station'"):
+        snapshot(ReadingSettings(query=query, layout="long", sensor_column="station"), GRID)
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory):
+    """A real server of Debian's package, as an unprivileged user, on a free port."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
+    if not found:
+        pytest.skip("postgresql is not installed: its reader is not tested here")
+    folder, port = tmp_path_factory.mktemp("postgresql"), free_port()
+    binaries = os.path.dirname(found[-1])
+    user = getpass.getuser()
+    prefix = []
+    if os.geteuid() == 0:
+        user = "postgres"
+        home = folder
+        while home != home.parent:
+            home.chmod(home.stat().st_mode | 0o055)
+            home = home.parent
+        entry = pwd.getpwnam(user)
+        os.chown(folder, entry.pw_uid, entry.pw_gid)
+        prefix = [shutil.which("setpriv"), "--reuid", user, "--regid", user, "--clear-groups"]
+
+    def run(*command):
+        subprocess.run([*prefix, *command], check=True, capture_output=True, cwd=folder)
+
+    data = str(folder / "data")
+    run(f"{binaries}/initdb", "-D", data, "-A", "trust", "-U", "owner", "--no-sync")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+    run(f"{binaries}/pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    yield f"postgresql+psycopg://owner@127.0.0.1:{port}/postgres"
+    run(f"{binaries}/pg_ctl", "-D", data, "-m", "immediate", "stop")
+
+
+def test_postgresql(frame, postgresql):
+    check_database(postgresql, frame)
