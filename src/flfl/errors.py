@@ -5,7 +5,8 @@ Every message says what is wrong, where, and what to do about it, on one line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -73,6 +74,21 @@ def explained(problem: str, *, where: str, remedy: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{problem} ({error.strerror})", where=where, remedy=remedy) from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A remedy for a word that is not known: the one that was probably meant, or all of them.
+
+    Examples
+    --------
+    >>> nearest("lineer", ["linear", "pchip"])
+    "Did you mean 'linear'?"
+    >>> nearest("x", ["linear", "pchip"])
+    'Known are linear, pchip'
+    """
+    words = list(known)
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"Did you mean {close[0]!r}?" if close else f"Known are {', '.join(words)}"
 
 
 def _sentence(text: str) -> str:
