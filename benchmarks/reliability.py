@@ -35,7 +35,7 @@ SITE_POINTS = (
 )  # fmt: skip
 COORDINATOR_POINTS = (
     "answer accepted", "answer taken", "journal torn", "journal written", "questions made",
-    "question sent", "messages forgotten",
+    "question sent",
 )  # fmt: skip
 DEADLINE = 240.0
 

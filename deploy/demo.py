@@ -84,7 +84,7 @@ def wait(site, questions=8, seconds=600):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for journal in Path(f"{site}-state/runs").glob("*/site.journal"):
-            if journal.stat().st_size and _records(journal) >= int(questions):
+            if journal.stat().st_size and _entries(journal) >= int(questions):
                 return
         time.sleep(0.05)
     sys.exit("demo: the run did not get half-way")
@@ -112,12 +112,14 @@ def finished(seconds=1800):
     sys.exit("demo: the run did not end")
 
 
-def _records(journal):
-    data, at, count = journal.read_bytes(), 4, 0
-    while at + 8 <= len(data):
-        at += 8 + int.from_bytes(data[at : at + 4], "little")
-        count += 1
-    return count
+def _entries(path):
+    from flfl.protocol.journal import Journal
+
+    journal = Journal(path)
+    try:
+        return len(journal)
+    finally:
+        journal.close()
 
 
 def compare():

@@ -107,16 +107,16 @@ def arm(point, count):
 
 
 def _torn(journal, record):
-    """Half of a record, as a crash leaves it."""
-    whole = len(record).to_bytes(4, "little") + bytes(4) + record
-    os.pwrite(journal._file, whole[: len(whole) // 2], journal._end)
+    """Half of an entry at the end of the write-ahead log, as a crash leaves it."""
+    with open(f"{journal.path}-wal", "ab") as file:
+        file.write(bytes(12) + str(record).encode())
 
 
 POINTS = {
     "question received": (Site, "receive", "before"),
     "answer computed": (Site, "receive", "after"),
     "journal torn": (Journal, "append", "torn"),
-    "journal written": (Journal, "sync", "after"),
+    "journal written": (Journal, "append", "after"),
     "answer sent": (Responder, "_send", "after"),
     "result written": (tables, "write_result", "after"),
     "result begun": (tables, "write_result", "before"),
@@ -124,7 +124,6 @@ POINTS = {
     "answer taken": (Coordinator, "receive", "after"),
     "questions made": (Dispatcher, "_post", "before"),
     "question sent": (Link, "send", "after"),
-    "messages forgotten": (Journal, "clear", "before"),
 }
 
 
@@ -288,14 +287,16 @@ class Deployment:
             time.sleep(0.02)
         raise AssertionError(f"{name} never said {words!r}: {self.said(name)[-5:]}")
 
-    def journal_size(self, name):
-        found = list((self.folder / f"{name}-state" / "runs").glob("*/*.journal"))
-        return sum(path.stat().st_size for path in found)
-
-    def questions(self):
-        """How many questions the coordinator has had answered."""
-        found = list((self.folder / "coordinator-state" / "runs").glob("*/replies.journal"))
-        return found[0].stat().st_size if found else 0
+    def taken(self):
+        """How many messages the coordinator has accepted."""
+        found = list((self.folder / "coordinator-state" / "runs").glob("*/*.journal"))
+        if not found or not found[0].stat().st_size:
+            return 0
+        journal = Journal(found[0])
+        try:
+            return len(journal)
+        finally:
+            journal.close()
 
     def filled(self, name):
         return (self.folder / f"{name}-filled.csv").read_bytes()

@@ -2,7 +2,9 @@
 
 import random
 import resource
+import shutil
 import signal
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +17,13 @@ from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.durable import DurableCoordinator, DurableSite, ReplayError
-from flfl.protocol.journal import Journal, JournalError
+from flfl.protocol.journal import (
+    DurableCoordinator,
+    DurableSite,
+    Journal,
+    JournalError,
+    ReplayError,
+)
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
@@ -69,7 +76,7 @@ class Parties:
         self.run = Coordination(self.plan, self.table.positions, Traffic())
         sums = SecureSums(self.roster, "run") if self.secure else None
         inner = Coordinator(self.run.program(), PROTOCOL, self.names, self.run.sizes, security=sums)
-        return DurableCoordinator(inner, self.folder)
+        return DurableCoordinator(inner, self.folder / "coordinator.journal")
 
     def carry(self, crash):
         """Until the end; ``crash`` says before each message who dies: a site, the coordinator."""
@@ -175,68 +182,104 @@ def test_another_program_at_the_restart_is_noticed(network, tmp_path):
         parties.site("site0")
 
 
+ENTRIES = [{"message": bytes([n]) * 40} for n in range(5)]
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """The journal of a process that was killed: its last entries are in the write-ahead log."""
+    journal = Journal(tmp_path / "open" / "journal")
+    for entry in ENTRIES:
+        journal.append(entry)
+    shutil.copytree(tmp_path / "open", tmp_path / "killed")
+    journal.close()
+    return tmp_path / "killed" / "journal"
+
+
 class TestJournal:
-    def test_a_torn_last_record_is_cut_off_at_every_length(self, tmp_path):
-        path = tmp_path / "journal"
-        journal = Journal(path)
-        for record in (b"first", b"", b"third record"):
-            journal.append(record)
-        journal.close()
-        data = path.read_bytes()
-        starts = [4, 4 + 8 + 5, 4 + 8 + 5 + 8]
-        for end in range(len(data)):
-            path.write_bytes(data[:end])
-            journal = Journal(path)
-            whole = sum(end >= start for start in [*starts[1:], len(data)]) if end >= 4 else 0
-            assert journal.records == [b"first", b"", b"third record"][:whole]
-            journal.append(b"next")
+    def test_a_torn_last_write_is_cut_off_at_every_length(self, killed):
+        log = killed.with_name("journal-wal")
+        data, before = log.read_bytes(), killed.read_bytes()
+        found = set()
+        for end in range(len(data), 0, -101):
+            killed.write_bytes(before)
+            log.write_bytes(data[:end])
+            journal = Journal(killed)
+            left = list(journal)
+            assert left == ENTRIES[: len(left)]
+            found.add(len(left))
+            journal.append({"absent": "next"})
             journal.close()
-            assert Journal(path).records[-1] == b"next"
+            journal = Journal(killed)
+            assert list(journal) == [*left, {"absent": "next"}]
+            assert len(journal) == len(left) + 1
+            journal.close()
+        assert found == set(range(6))
 
-    def test_a_torn_last_record_of_full_length_is_cut_off(self, tmp_path):
-        path = tmp_path / "journal"
-        Journal(path).append(b"first")
-        data = bytearray(path.read_bytes())
-        data[-1] ^= 1
-        path.write_bytes(data)
-        assert Journal(path).records == []
+    def test_damage_in_any_page_is_an_error_or_changes_nothing(self, killed):
+        Journal(killed).close()
+        data, refused = killed.read_bytes(), []
+        for at in range(0, len(data), 37):
+            killed.write_bytes(data[:at] + bytes([data[at] ^ 0x15]) + data[at + 1 :])
+            try:
+                journal = Journal(killed)
+                assert list(journal) == ENTRIES
+                journal.close()
+            except InputError as error:
+                refused.append(str(error))
+        assert refused
+        assert all(str(killed) in said and "Restore the file" in said for said in refused)
 
-    def test_damage_in_the_middle_is_an_error(self, tmp_path):
-        path = tmp_path / "journal"
-        journal = Journal(path)
-        journal.append(b"first")
-        journal.append(b"second")
-        data = bytearray(path.read_bytes())
-        data[14] ^= 1
-        path.write_bytes(data)
-        with pytest.raises(InputError, match="record 1 of the journal is damaged"):
-            Journal(path)
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "update entry set body = x'81a7' || substr(body, 3) where number = 2",
+            "update entry set chain = zeroblob(32) where number = 5",
+            "delete from entry where number = 3",
+            "update entry set number = number + 1 where number = 5",
+            "update entry set body = 7 where number = 1",
+            "drop table entry",
+            "pragma user_version = 9",
+        ],
+    )
+    def test_entries_that_were_changed_or_removed_are_an_error(self, killed, damage):
+        database = sqlite3.connect(killed)
+        database.execute(damage)
+        database.commit()
+        database.close()
+        with pytest.raises(InputError, match=r"journal cannot be used.*Restore the file"):
+            list(Journal(killed))
 
     def test_a_stranger_is_not_overwritten(self, tmp_path):
         path = tmp_path / "journal"
         path.write_bytes(b"something else")
-        with pytest.raises(InputError, match="not a journal"):
+        with pytest.raises(InputError, match="journal cannot be used"):
             Journal(path)
         assert path.read_bytes() == b"something else"
 
     def test_only_the_owner_reads_it(self, tmp_path):
-        Journal(tmp_path / "journal")
-        assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o600
+        journal = Journal(tmp_path / "journal")
+        journal.append(1)
+        files = list(tmp_path.iterdir())
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+        journal.close()
+        Journal.remove(tmp_path / "journal")
+        assert not list(tmp_path.iterdir())
 
-    def test_a_full_disk_leaves_the_records_before(self, tmp_path):
+    def test_a_full_disk_leaves_the_entries_before(self, tmp_path):
         journal = Journal(tmp_path / "journal")
         journal.append(b"kept")
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
         try:
             with pytest.raises(JournalError, match="cannot write"):
-                journal.append(bytes(1000))
+                journal.append(bytes(50_000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, old)
         journal.append(b"after")
-        assert Journal(tmp_path / "journal").records == [b"kept", b"after"]
+        assert list(Journal(tmp_path / "journal")) == [b"kept", b"after"]
 
 
 def test_in_process_secrets_stay_random():

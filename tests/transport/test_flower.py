@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import grid as flower
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
-from flfl.protocol.durable import DurableSite
+from flfl.protocol.journal import DurableSite
 from flfl.secagg import Identity, Roster
 from flfl.transport import local
 from flfl.transport.dispatcher import Patience

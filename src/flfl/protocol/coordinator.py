@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -76,10 +75,6 @@ class Coordinator:
     witness : sees every question with its replies, as the program does
     security : hides the sites' answers in their sums: then every question whose answer is nothing
         but sums is a secure sum, and this object never holds a single site's numbers
-
-    Attributes
-    ----------
-    past : all that the program was told so far; with :meth:`saved` it is all of the run's state
     """
 
     def __init__(
@@ -102,9 +97,7 @@ class Coordinator:
         self._witness = witness
         self._security = security
         self._broken = False
-        self._between: dict[str, Any] | None = None
         self._number = 0
-        self.past: list[Replies] = []
         self._ask: Ask | None = None
         self._waiting: tuple[str, ...] = ()
         self._answers: dict[str, Answer] = {}
@@ -113,6 +106,11 @@ class Coordinator:
     def done(self) -> bool:
         """Whether the program has ended."""
         return self._number > 0 and self._ask is None
+
+    @property
+    def answered(self) -> int:
+        """Questions that were answered so far."""
+        return max(self._number - 1, 0)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -140,27 +138,6 @@ class Coordinator:
             # Keys come first; the program begins when they are exchanged.
             return self._security.start()
         return self._next(next(self._program, None))
-
-    def saved(self) -> dict[str, Any]:
-        """Besides :attr:`past`, what it takes to :meth:`resume` (between two questions only)."""
-        security = None if self._security is None else self._between
-        return {"sites": list(self._sites), "security": security}
-
-    def resume(self, past: Sequence[Replies], saved: Mapping[str, Any]) -> list[Envelope]:
-        """Be as another coordinator with the same program, after these replies; returns what it
-        would send next. The program is told everything once more: it holds no other state."""
-        ask = next(self._program, None)
-        for replies in past:
-            self._number += 1
-            self.past.append(replies)
-            try:
-                ask = self._program.send(replies)
-            except StopIteration:
-                ask = None
-        self._sites = tuple(saved["sites"])
-        if self._security is not None:
-            self._security.restore(saved["security"])
-        return self._next(ask)
 
     def receive(self, data: bytes) -> list[Envelope]:
         """Take one site's answer; returns the messages to send now, if any."""
@@ -239,9 +216,6 @@ class Coordinator:
     def _reply(self, replies: Replies) -> list[Envelope]:
         if self._witness is not None and self._ask is not None:
             self._witness(self._ask, replies)
-        self.past.append(replies)
-        if self._security is not None:
-            self._between = self._security.saved()
         try:
             return self._next(self._program.send(replies))
         except StopIteration:

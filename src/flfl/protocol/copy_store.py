@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flfl.errors import FLFLError, InputError
+from flfl.protocol.journal import connect
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -166,11 +167,10 @@ class CopyStore:
             if not Path(path).is_file():
                 raise _missing(path)
             os.chmod(path, 0o600)
-        # One store is used by one thread at a time, not always by the one that opened it.
-        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        # A write-ahead log that is cut short is whole up to its last whole transaction.
-        self._run("pragma journal_mode = wal")
-        self._run("pragma synchronous = full")
+        try:
+            self._db = connect(self.path)
+        except sqlite3.Error as error:
+            raise _damaged(self.path, error) from None
         if not self._run("select 1 from sqlite_master"):
             with self.transaction():
                 for statement in _SCHEMA.strip().split("\n\n"):

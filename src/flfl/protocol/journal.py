@@ -1,42 +1,69 @@
-"""A file of records that survives a crash: what was appended and forced to the disk is there again.
+"""Journals: a coordinator and a site that can be killed at any moment and go on with the same bits.
 
-Layout (little endian)::
+Both state machines follow from their secrets and from what they accepted. So what they accept is
+written down before anything follows from it, and a new process is told all of it again: replaying
+a journal is a fold.
 
-    magic "FLJ1" | records: length u32 | CRC-32 u32 | bytes
-
-A record that was cut short by a crash is the last one, and is taken off when the file is opened.
-Damage anywhere else is an error: what was accepted must not be forgotten silently.
+* A coordinator's journal holds every message that it accepted and every site that it gave up.
+* A site's journal holds every question that it answered, with the hash of the answer. A question
+  that comes again is answered with the same bytes; another question of that number is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import struct
-import zlib
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError, explained
+from flfl.protocol.coordinator import Coordinator, Envelope
+from flfl.protocol.messages import sender
+from flfl.protocol.site import Site
 
-MAGIC = b"FLJ1"
-_HEAD = struct.Struct("<II")
-_LARGEST = 2**30
+FORMAT = 1
 
 
 class JournalError(FLFLError):
-    """A record could not be written down, so nothing may follow from it."""
+    """An entry could not be written down, so nothing may follow from it."""
+
+
+class ReplayError(FLFLError):
+    """A party that was told the same does not do the same as before."""
+
+
+def connect(path: str | Path) -> sqlite3.Connection:
+    """Open a SQLite file in which what was committed survives a crash of the machine."""
+    # A file is used by one thread at a time, not always by the one that opened it.
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # A write-ahead log that is cut short is whole up to its last whole transaction.
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = full")
+    return database
 
 
 class Journal:
-    """An append-only file, readable by its owner only.
+    """An append-only SQLite file, readable by its owner only.
+
+    An entry is any value of :mod:`flfl.codec`. Each row holds the SHA-256 of its entry and of the
+    row before: what was changed, removed or reordered is an error, never forgotten silently.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is made with its folder where there is none.
 
     Examples
     --------
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "journal"
+    >>> path = Path(tempfile.mkdtemp()) / "run.journal"
     >>> journal = Journal(path)
-    >>> journal.append(b"one"); journal.append(b"two"); journal.sync(); journal.close()
-    >>> Journal(path).records
-    [b'one', b'two']
+    >>> journal.append({"absent": "north"}); journal.append({"message": b"..."}); journal.close()
+    >>> list(Journal(path))
+    [{'absent': 'north'}, {'message': b'...'}]
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,79 +71,185 @@ class Journal:
         remedy = "Give a folder that can be written"
         with explained("the journal cannot be opened", where=str(path), remedy=remedy):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        data = path.read_bytes()
-        self.records: list[bytes] = []
-        """What was in the file when it was opened."""
-        self._end = self._scan(data)
-        if self._end < len(data) or not data:
-            self._cut(max(self._end, 0))
-
-    def append(self, record: bytes) -> None:
-        """Add a record. It is safe after :meth:`sync`."""
-        whole = _HEAD.pack(len(record), zlib.crc32(record)) + record
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
-            view, at = memoryview(whole), self._end
-            while view:
-                done = os.pwrite(self._file, view, at)
-                view, at = view[done:], at + done
-        except OSError as error:
-            self._cut(self._end)
-            raise JournalError(f"{self.path}: cannot write ({error.strerror})") from None
-        self._end += len(whole)
+            self._database = connect(path)
+            (version,) = self._database.execute("pragma user_version").fetchone()
+            if not version and not self._database.execute("select 1 from sqlite_master").fetchall():
+                self._database.executescript(
+                    "begin; create table entry (number integer primary key, chain blob, body blob);"
+                    f"pragma user_version = {FORMAT}; commit"
+                )
+                version = FORMAT
+            last = "select chain from entry order by number desc limit 1"
+            rows = self._database.execute(last).fetchall() if version == FORMAT else None
+        except sqlite3.Error as error:
+            raise self._damaged(str(error)) from None
+        if rows is None:
+            raise self._damaged(f"it is in format {version}, not {FORMAT}")
+        self._chain: bytes = rows[0][0] if rows else b""
 
-    def sync(self) -> None:
-        """Force what was appended to the disk."""
+    def __len__(self) -> int:
+        return int(self._database.execute("select count(*) from entry").fetchone()[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        """All entries in order.
+
+        Raises
+        ------
+        InputError
+            At the first one that is damaged.
+        """
+        chain, number = b"", 0
         try:
-            os.fdatasync(self._file)
-        except OSError as error:
-            raise JournalError(f"{self.path}: cannot write ({error.strerror})") from None
+            rows = self._database.execute("select number, chain, body from entry order by number")
+            for number, (stored, after, body) in enumerate(rows, 1):
+                chain = hashlib.sha256(chain + body).digest()
+                if stored != number or after != chain:
+                    raise self._damaged(f"entry {number} is damaged")
+                yield unpack(body)
+        except (sqlite3.Error, CodecError, TypeError) as error:
+            raise self._damaged(f"entry {number + 1} cannot be read: {error}") from None
 
-    def clear(self) -> None:
-        """Forget all records."""
-        self._cut(len(MAGIC))
-        self.records = []
+    def append(self, entry: Any) -> None:
+        """Add an entry; it is on the disk when this returns.
+
+        Raises
+        ------
+        JournalError
+            When it cannot be written; the entries before it are still there.
+        """
+        body = pack(entry)
+        chain = hashlib.sha256(self._chain + body).digest()
+        try:
+            self._database.execute("insert into entry (chain, body) values (?, ?)", (chain, body))
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path}: cannot write ({error})") from None
+        self._chain = chain
 
     def close(self) -> None:
-        """Close the file. Once: by a second time its number may be another file's."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        """Close the file."""
+        self._database.close()
 
-    def _cut(self, end: int) -> None:
-        try:
-            os.ftruncate(self._file, end)
-            if end < len(MAGIC):
-                os.pwrite(self._file, MAGIC, 0)
-                end = len(MAGIC)
-            os.fsync(self._file)
-        except OSError as error:
-            raise JournalError(f"{self.path}: cannot write ({error.strerror})") from None
-        self._end = end
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Remove a journal, if it is there, with what SQLite keeps beside it."""
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
 
-    def _scan(self, data: bytes) -> int:
-        """Fill ``records``; returns where the last whole one ends."""
-        if len(data) < len(MAGIC):
-            return 0
-        if data[: len(MAGIC)] != MAGIC:
-            raise InputError(
-                "this is not a journal", where=str(self.path), remedy="Move the file away"
-            )
-        at = len(MAGIC)
-        while at + _HEAD.size <= len(data):
-            length, check = _HEAD.unpack_from(data, at)
-            start, stop = at + _HEAD.size, at + _HEAD.size + length
-            if length > _LARGEST or stop > len(data):
-                return at
-            record = data[start:stop]
-            if zlib.crc32(record) != check:
-                if stop < len(data):
-                    raise InputError(
-                        f"record {len(self.records) + 1} of the journal is damaged",
-                        where=str(self.path),
-                        remedy="Restore the file, or move it away to begin the run anew",
-                    )
-                return at
-            self.records.append(record)
-            at = stop
-        return at
+    def _damaged(self, problem: str) -> InputError:
+        remedy = "Restore the file, or move it away to begin the run anew"
+        return InputError(
+            f"the journal cannot be used: {problem}", where=str(self.path), remedy=remedy
+        )
+
+
+class DurableSite:
+    """A site with a journal.
+
+    Parameters
+    ----------
+    site : Site
+        Fresh, with the secret, the copies and the plan that the journal's site had.
+    path : Path
+        The journal.
+
+    Attributes
+    ----------
+    replayed : int
+        Questions that an earlier process had answered.
+    """
+
+    def __init__(self, site: Site, path: Path) -> None:
+        self.name, self.replayed = site.name, 0
+        self._site, self._journal = site, Journal(path)
+        self._question, self._answer = b"", b""
+        for entry in self._journal:
+            self.replayed += 1
+            self._question, self._answer = entry["question"], site.receive(entry["question"])
+            if hashlib.sha256(self._answer).digest() != entry["answer"]:
+                raise ReplayError(
+                    f"{site.name}: answer {self.replayed} is not the one that was sent before the"
+                    " interruption; the readings, the program or the machine have changed."
+                    " Remove the run's folder to leave the run"
+                )
+
+    def receive(self, data: bytes) -> bytes:
+        """Answer a question; the same one again with the same bytes."""
+        if data != self._question:
+            answer = self._site.receive(data)
+            hashed = hashlib.sha256(answer).digest()
+            self._journal.append({"question": data, "answer": hashed})
+            self._question, self._answer = data, answer
+        return self._answer
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+
+class DurableCoordinator:
+    """A coordinator with a journal.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+        Fresh, with the program and the settings that the journal's coordinator had.
+    path : Path
+        The journal.
+    """
+
+    def __init__(self, coordinator: Coordinator, path: Path) -> None:
+        self._coordinator, self._journal = coordinator, Journal(path)
+
+    @property
+    def done(self) -> bool:
+        """Whether the program has ended."""
+        return self._coordinator.done
+
+    @property
+    def broken(self) -> bool:
+        """Whether the run is over because of an error."""
+        return self._coordinator.broken
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that have not dropped."""
+        return self._coordinator.sites
+
+    @property
+    def answered(self) -> int:
+        """Questions that were answered so far."""
+        return self._coordinator.answered
+
+    def can_lose(self, site: str) -> bool:
+        """Whether the run could go on without a site."""
+        return self._coordinator.can_lose(site)
+
+    def start(self) -> list[Envelope]:
+        """The first messages of a new run, or those that an interrupted one is waiting for."""
+        waiting = dict(self._coordinator.start())
+        for entry in self._journal:
+            if "absent" in entry:
+                waiting.pop(entry["absent"], None)
+                waiting |= self._coordinator.absent(entry["absent"])
+            else:
+                waiting.pop(sender(entry["message"]) or "", None)
+                waiting |= self._coordinator.receive(entry["message"])
+        return list(waiting.items())
+
+    def receive(self, data: bytes) -> list[Envelope]:
+        """Take a site's answer, and write it down before anything follows from it."""
+        envelopes = self._coordinator.receive(data)
+        self._journal.append({"message": data})
+        return envelopes
+
+    def absent(self, site: str) -> list[Envelope]:
+        """Go on without a site."""
+        envelopes = self._coordinator.absent(site)
+        self._journal.append({"absent": site})
+        return envelopes
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()

@@ -18,7 +18,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,8 +90,6 @@ class SecureSums:
         self._got: dict[str, Frame] = {}
         self._network: Network | None = None
         self._prepared: dict[str, Prepared] = {}
-        self._run_keys: dict[str, bytes] = {}
-        self._last_shares: dict[str, Frame] = {}
         self._sum: _Sum | None = None
 
     @property
@@ -201,41 +198,6 @@ class SecureSums:
         here = {*self._waiting, *self._got} - self._gone if self._waiting else set(self.sites)
         return len(here - {site}) >= self._roster.threshold
 
-    def saved(self) -> dict[str, Any]:
-        """What it takes to go on from here in another process, ready for JSON. Nothing in it is
-        secret: keys that were signed for all to see, and what the sites sealed for each other."""
-        if self._phase != "ready":
-            raise SecureSumError("a sum is under way")
-        prepared = {
-            name: {part: bytes(frame.sections[part]).hex() for part in wire.SHARE_SECTIONS}
-            for name, frame in self._last_shares.items()
-        }
-        keys = {name: signed.hex() for name, signed in self._run_keys.items()}
-        return {
-            "number": self._number,
-            "gone": sorted(self._gone),
-            "keys": keys,
-            "prepared": prepared,
-        }
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Be as the one that :meth:`saved`."""
-        if self._phase != "new":
-            raise SecureSumError("the run has begun already")
-        self._run_keys = {name: bytes.fromhex(key) for name, key in saved["keys"].items()}
-        for name, signed in self._run_keys.items():
-            check_run_keys(self._roster, self._run, name, signed)
-        self._network = Network.of(self._roster, self._run, self._run_keys)
-        self._number, self._gone = int(saved["number"]), set(saved["gone"])
-        self._got = {
-            name: Frame(
-                "shares", self._run, self._number, name,
-                {part: bytes.fromhex(text) for part, text in parts.items()},
-            )
-            for name, parts in saved["prepared"].items()
-        }  # fmt: skip
-        self._rest()
-
     # --- what came ---------------------------------------------------------------------------
 
     def _take_keys(self, frame: Frame) -> None:
@@ -294,7 +256,6 @@ class SecureSums:
 
     def _share_out(self) -> list[Envelope]:
         keys = {name: bytes(frame.sections["keys"]) for name, frame in self._got.items()}
-        self._run_keys = keys
         self._network = Network.of(self._roster, self._run, keys)
         present = self._network.present
         body = {
@@ -310,7 +271,6 @@ class SecureSums:
         """Wait for the next question, with the shares of its sum at hand."""
         network = self._the_network()
         self._prepared = {name: Prepared.read(f, network) for name, f in self._got.items()}
-        self._last_shares = dict(self._got)
         self._phase = "ready"
         return []
 

@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.coordinator import Coordinator
-from flfl.protocol.durable import DurableCoordinator
-from flfl.protocol.journal import JournalError
+from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
@@ -43,7 +42,7 @@ from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Heard, Message
 
 _LOG = logging.getLogger("flfl.coordinator")
-AGREEMENT, ENDED = "agreement.json", "ended.json"
+AGREEMENT, ENDED, JOURNAL = "agreement.json", "ended.json", "coordinator.journal"
 NETWORK, EARLIER = "network.npz", "earlier.npz"
 _STATUS_SECONDS = 2.0
 _STATES = ("here", "left", "gone", "never seen")
@@ -301,7 +300,7 @@ class CoordinatorService:
         security = SecureSums(self.roster, agreement.run) if agreement.secure else None
         names = self.roster.names if agreement.secure else agreement.sites
         inner = Coordinator(run.program(), PROTOCOL, names, {}, agreement.run, security=security)
-        self._durable = DurableCoordinator(inner, self._folder(agreement.run))
+        self._durable = DurableCoordinator(inner, self._folder(agreement.run) / JOURNAL)
         patience = patience_of(self.config.deadlines, self.quorum)
         self.dispatcher = Dispatcher(self._durable, self.link, agreement.run, traffic, patience)
         plan = Message("plan", agreement.run, {}, agreement.to_bytes())
@@ -364,8 +363,7 @@ class CoordinatorService:
             "bytes_down": self.dispatcher.traffic.bytes_down,
         }
         save_text(self._folder(agreement.run) / ENDED, json.dumps(document, indent=1).encode())
-        for name in ("replies.journal", "messages.journal"):
-            (self._folder(agreement.run) / name).unlink(missing_ok=True)
+        Journal.remove(self._folder(agreement.run) / JOURNAL)
         if not why:
             self._save_state(finished=agreement.run)
             _LOG.info(

@@ -18,9 +18,8 @@ from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.client import Client
 from flfl.protocol.copy_store import CopyError
-from flfl.protocol.durable import DurableSite
 from flfl.protocol.home import Effort
-from flfl.protocol.journal import JournalError
+from flfl.protocol.journal import DurableSite, Journal, JournalError
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.site import Site
@@ -415,7 +414,8 @@ class SiteService:
 
     def _forget(self, run: str) -> None:
         """Remove a run's secrets: what is not kept cannot be taken."""
-        for name in (SECRET, JOURNAL, READINGS, RESULT):
+        Journal.remove(self._folder(run) / JOURNAL)
+        for name in (SECRET, READINGS, RESULT):
             (self._folder(run) / name).unlink(missing_ok=True)
 
     def _figures(self) -> dict[str, float]:
