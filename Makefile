@@ -1,25 +1,28 @@
 # `make demo` and `make test` set up what they need; `make setup` alone may be repeated at will.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test slow lint docs clean
+.PHONY: setup demo lint test slow docs clean
 
 setup: .venv/core.stamp
 
-.venv/core.stamp: pyproject.toml
+# Both stamps depend on both pyproject files: either distribution names what the other needs.
+.venv/core.stamp: pyproject.toml bench/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
+	$(INSTALL) --editable '.[report]'
 	touch $@
 
-.venv/dev.stamp: .venv/core.stamp bench/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --editable './bench[neural]'
+.venv/dev.stamp: .venv/core.stamp
+	$(INSTALL) --editable '.[dev]' --editable './bench[neural]'
 	touch $@
 
 demo: setup
 	$(BIN)/flfl demo --out flfl-demo
 
+# Both distributions: flfl (src, tests) and flfl-bench (bench).
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -30,11 +33,11 @@ lint: .venv/dev.stamp
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-docs: setup
-	$(BIN)/python -m flfl.cli.document docs/cli.md
-
 slow: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests bench/tests
+
+docs: setup
+	$(BIN)/python -m flfl.cli.document docs/cli.md
 
 clean:
 	rm -rf .venv flfl-demo

@@ -9,7 +9,7 @@ import pytest
 
 from flfl.datasets.catalogue import load_dataset
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "frontier.py"
+PATH = Path(__file__).parents[1] / "benchmarks" / "frontier.py"
 spec = importlib.util.spec_from_file_location("frontier_script", PATH)
 script = importlib.util.module_from_spec(spec)
 sys.modules[spec.name] = script

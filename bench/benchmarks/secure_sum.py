@@ -1,7 +1,7 @@
 """What hiding the sums costs: over a run in the plain, and as the sites grow in number.
 
-    python benchmarks/secure_sum.py run       # default method, 36 sites, 8647 slots
-    python benchmarks/secure_sum.py growth    # the secure sum alone, 5 to 200 sites
+    python bench/benchmarks/secure_sum.py run       # default method, 36 sites, 8647 slots
+    python bench/benchmarks/secure_sum.py growth    # the secure sum alone, 5 to 200 sites
 
 Processor time of this one process, which plays all parties one after another; in a deployment the
 sites work side by side.

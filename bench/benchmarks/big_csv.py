@@ -1,6 +1,6 @@
 """A big CSV in and out: 1,000 sensors x 8,760 slots, against pandas' own reading and writing.
 
-    python benchmarks/big_csv.py [--sensors 1000] [--slots 8760] [--keep FOLDER]
+    python bench/benchmarks/big_csv.py [--sensors 1000] [--slots 8760] [--keep FOLDER]
 
 Each task runs in a process of its own, one after another: seconds by the clock, and the peak memory
 beyond what the process held after its imports. The aims: time at most 3 times pandas' `read_csv` +

@@ -4,7 +4,7 @@ Bare: ``E = J * (Y - P Q^T)`` and the two products ``E Q``, ``E^T P``. A round: 
 with sites, encoded messages, fixed-point sums and both smoothness terms. Both are timed in this
 process, turn by turn, and the ratio of medians is printed.
 
-    python benchmarks/round_cost.py
+    python bench/benchmarks/round_cost.py
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The table of ``docs/baselines.md`` from rows of ``flfl-bench run``: one seed, three rates.
 
     flfl-bench run experiments/paper_table.toml --out table
-    python benchmarks/baselines.py table/rows.parquet > table.md
+    python bench/benchmarks/baselines.py table/rows.parquet > table.md
 
 Processor seconds are those of tuning and the final fit together; the last line adds them up.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -33,8 +33,10 @@ HEADER = (
 )
 
 
-def main(path: Path) -> None:
-    rows = pd.read_parquet(path)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", type=Path)
+    rows = pd.read_parquet(parser.parse_args().rows)
     rows = rows[(rows["seed"] == 0) & rows["rate"].isin(RATES) & (rows["pattern"] == "random")]
     paper = printed()
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER))
@@ -61,4 +63,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

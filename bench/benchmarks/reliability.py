@@ -1,7 +1,7 @@
 """Random schedules of faults on real processes: none may end wrong, lost or past the deadline.
 
-    python benchmarks/reliability.py --schedules 200 --out reliability.jsonl
-    python benchmarks/reliability.py --table reliability.jsonl
+    python bench/benchmarks/reliability.py --schedules 200 --out reliability.jsonl
+    python bench/benchmarks/reliability.py --table reliability.jsonl
 
 A schedule is one run of a coordinator and four sites over a real Mosquitto with TLS and secure
 sums, with one to three faults (:func:`draw`). A killed party is started again, as systemd would.
@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import numpy as np
 

@@ -5,9 +5,9 @@ found: regions, and the real agencies of germany_pm10), an added error and a sha
 run: its error on the hidden readings, and what the audit's attacks read of the same run. Rows are
 appended to ``docs/results/frontier/rows.csv``; cells that are there already are not run again.
 
-    python benchmarks/frontier.py                          # all cells, then the page and its figure
-    python benchmarks/frontier.py --data california_pm25 --owners each --added-error 1
-    python benchmarks/frontier.py --page                   # the page from the rows that are there
+    python bench/benchmarks/frontier.py                 # all cells, then the page and its figure
+    python bench/benchmarks/frontier.py --data california_pm25 --owners each --added-error 1
+    python bench/benchmarks/frontier.py --page          # the page from the rows that are there
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ READERS = {
     "everybody": ("everything else",),
     "one_reading": ("all but one reading",),
 }
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 ROWS = DOCS / "results" / "frontier" / "rows.csv"
 COLOURS = {"each": "#0072B2", "found": "#D55E00"}
 """Of Okabe and Ito, told apart by everybody."""
@@ -166,9 +166,9 @@ def page(done: pd.DataFrame) -> str:
     out = [
         "# Accuracy against privacy",
         "",
-        "Made by `python benchmarks/frontier.py`. Half of the readings are hidden one by one; MAE"
-        " on them, mean over seeds. Beside it R^2 of the residual (what all other sensors do not"
-        " foretell of a reading; `docs/audit.md`), worst / median sensor, that is read by the"
+        "Made by `python bench/benchmarks/frontier.py`. Half of the readings are hidden one by one;"
+        " MAE on them, mean over seeds. Beside it R^2 of the residual (what all other sensors do"
+        " not predict of a reading; `docs/audit.md`), worst / median sensor, that is read by the"
         " *coordinator* alone (its best attack), by *everybody else* together, slow parts included,"
         " and by somebody who knows all but *one reading*, where the bound is 1 / (1 + beta^2)."
         " Owners: `each`, one sensor an owner; `found`, regions of about eight sensors or, in"

@@ -1,6 +1,6 @@
 """What FedMF costs under encryption: a few hundred numbers measured, a round worked out from them.
 
-    python benchmarks/paillier.py
+    python bench/benchmarks/paillier.py
 
 Processor time of this package's own Paillier on Python integers. A client encrypts its moves and
 decrypts Q; the server adds the moves of all clients.

@@ -1,6 +1,6 @@
 """What a round costs in one process, over a broker and under Flower, in one run of this script.
 
-python benchmarks/flower_engine.py
+python bench/benchmarks/flower_engine.py
 
 Both demos run real parties with TLS and secure sums on this machine: Mosquitto, a coordinator and
 three sites; then a SuperLink and three SuperNodes. Nobody is killed. Takes some minutes.
@@ -8,6 +8,7 @@ three sites; then a SuperLink and three SuperNodes. Nobody is killed. Takes some
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from flfl.service.simulation import in_one_process
 
-DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SITES = ["north", "south", "east"]
 
 
@@ -48,7 +49,7 @@ def one_process(folder: Path) -> tuple[float, int, float]:
 
 
 def main() -> None:
-    """Print the table."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     folder = Path(tempfile.mkdtemp())
     rows = {
         "MQTT": deployed("demo.sh", folder / "mqtt"),

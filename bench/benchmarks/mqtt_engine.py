@@ -1,8 +1,8 @@
 """What carrying a run over a broker costs: time a round against in-process, idle sites, memory.
 
-python benchmarks/mqtt_engine.py rounds
-python benchmarks/mqtt_engine.py idle --sites 500 --minutes 10
-python benchmarks/mqtt_engine.py memory
+python bench/benchmarks/mqtt_engine.py rounds
+python bench/benchmarks/mqtt_engine.py idle --sites 500 --minutes 10
+python bench/benchmarks/mqtt_engine.py memory
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """Cost of a round of every federated baseline, as a multiple of the bare masked products.
 
-    python benchmarks/baseline_cost.py [NAME ...]
+    python bench/benchmarks/baseline_cost.py [NAME ...]
 
 Bare: ``E = W*(Y - P@Q.T); E@Q; E.T@P`` at the same size and rank. A round: the difference of two
 fits with different numbers of rounds, divided by the rounds that they ran more, so that what

@@ -3,8 +3,8 @@
 Each size runs in a process of its own: seconds of a synchronous round and peak memory of
 ``fit`` over what the process held before, against the size of the dense float64 matrix.
 
-    python benchmarks/scaling.py            # up to 2,000 sensors x 20,000 slots
-    python benchmarks/scaling.py --small    # a minute
+    python bench/benchmarks/scaling.py            # up to 2,000 sensors x 20,000 slots
+    python bench/benchmarks/scaling.py --small    # a minute
 """
 
 from __future__ import annotations
