@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from flfl.model.graph import map_box, to_plane
+from flfl.model.geometry import map_box, to_plane
 from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from flfl.errors import FLFLError
-from flfl.model.season import fit_offsets, season_rows
-from flfl.model.transforms import BACKWARD, FORWARD
+from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier, error_in_time

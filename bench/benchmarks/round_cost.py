@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
-from flfl.model.graph import region_laplacian
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.graph import region_laplacian
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.site import Site
 from flfl.protocol.traffic import Traffic

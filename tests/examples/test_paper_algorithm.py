@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import block_diag
 
-from flfl.model.graph import region_laplacian
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.messages import decode_question

@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flfl.model.basis import keyed_signs, smooth_basis
-from flfl.model.season import HARMONICS, fit_offsets, season_rows
-from flfl.model.transforms import BACKWARD, FORWARD, SLOPE, TRANSFORMS
+from flfl.model.transforms import (
+    BACKWARD,
+    FORWARD,
+    HARMONICS,
+    SLOPE,
+    TRANSFORMS,
+    fit_offsets,
+    season_rows,
+)
 
 LOW, HIGH = np.array([0.0, 10.0]), np.array([200.0, 50.0])
 

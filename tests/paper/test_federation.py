@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from boundary import Boundary
-from flfl.model.graph import region_laplacian
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.coordinator import Coordinator, ProtocolError
 from flfl.protocol.messages import Answer, MessageError, Question, encode

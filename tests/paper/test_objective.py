@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flfl.model.graph import distances, laplacian, neighbor_weights
+from flfl.paper.graph import distances, laplacian, neighbor_weights
 from flfl.paper.objective import Observed, Weights, gradient, objective
 
 WEIGHTS = Weights(ridge=0.3, spatial=0.7, temporal=0.5)

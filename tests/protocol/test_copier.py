@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from flfl.errors import InputError
-from flfl.model.season import season_rows
+from flfl.model.transforms import season_rows
 from flfl.protocol import copier
 from flfl.protocol.copier import (
     AddedError,

@@ -12,7 +12,7 @@ import pytest
 
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError, InputError
-from flfl.model.graph import map_box, to_plane
+from flfl.model.geometry import map_box, to_plane
 from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier

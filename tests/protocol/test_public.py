@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flfl.errors import InputError
 from flfl.model import loadings
-from flfl.model.season import season_rows
+from flfl.model.transforms import season_rows
 from flfl.protocol import public
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan

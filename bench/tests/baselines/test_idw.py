@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flfl.model.graph import inverse_distances
 from flfl_bench.baselines.idw import IDW
+from flfl_bench.maths.graphs import inverse_distances
 
 
 def test_the_formula_by_hand():

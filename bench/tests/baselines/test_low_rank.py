@@ -6,12 +6,13 @@ import pytest
 
 from flfl.estimators.interpolation import Linear, Mean
 from flfl.io.scaling import Scaling
-from flfl.model.graph import gaussian_weights, laplacian
+from flfl.paper.graph import laplacian
 from flfl_bench.baselines.lrds import LRDS
 from flfl_bench.baselines.softimpute import SoftImpute
 from flfl_bench.baselines.trmf import TRMF
 from flfl_bench.baselines.tvgs import TVGS
 from flfl_bench.maths.autoregression import Autoregression
+from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError
-from flfl.model.graph import gaussian_weights, laplacian
+from flfl.paper.graph import laplacian
 from flfl_bench.baselines.graphtrss import GraphTRSS
 from flfl_bench.baselines.tvgs import TVGS
+from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.smooth_recovery import recover_smooth
 
 

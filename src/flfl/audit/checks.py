@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from flfl.audit.attack import Array, Case, Mask
 from flfl.audit.view import offsets_of
 from flfl.model import loadings
-from flfl.model.season import season_rows
+from flfl.model.transforms import season_rows
 from flfl.protocol import public
 from flfl.protocol.public import Network
 

@@ -19,8 +19,7 @@ from flfl.estimators.base import Sites
 from flfl.estimators.flfl import FLFL
 from flfl.estimators.saved_model import Remembered
 from flfl.io.sensors import Sensors
-from flfl.model.season import fit_offsets, season_rows
-from flfl.model.transforms import BACKWARD, FORWARD
+from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Replies
 from flfl.protocol.owner import Table, digests

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.nonnegative import nnls
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -215,6 +213,9 @@ def fit_kernel(products: Array, counts: Array, *, shrink: float = 200.0) -> Kern
     >>> bool(np.allclose(kernel.table[0, 1:9], np.exp(-d[1:] / 2), atol=1e-6))
     True
     """
+    # The package takes 17 MB: a site loads it after its largest arrays are gone.
+    from scipy.optimize import nnls
+
     lags = products.shape[1] - 1
     variance = products[:, 0] / np.maximum(counts[:, 0], 1)
     variance = np.where(variance > 0, variance, 1.0)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.nonnegative import nnls
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -40,6 +38,9 @@ def fit_scale(features: Array, error: Array) -> Array:
     >>> fit_scale(np.array([[1.0, 2.0, 4.0]]), np.array([2.0, -4.0, 8.0])).round(2)
     array([2.])
     """
+    # The package takes 17 MB: a site loads it after its largest arrays are gone.
+    from scipy.optimize import nnls
+
     F = features.T
     start = nnls(F, np.abs(error))[0]
     weight = 1.0 / np.maximum(F @ start, 1e-3 * max(float(np.abs(error).mean()), 1e-300))

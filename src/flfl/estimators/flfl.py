@@ -19,7 +19,7 @@ from flfl.estimators.owners import Partition, partition
 from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, WHOLE
 from flfl.estimators.saved_model import Kept, Remembered
 from flfl.io.sensors import Sensors
-from flfl.model.graph import map_box, to_plane
+from flfl.model.geometry import map_box, to_plane
 from flfl.protocol import home
 from flfl.protocol.client import Client, Published, Refusal
 from flfl.protocol.coordinator import Coordinator, Witness

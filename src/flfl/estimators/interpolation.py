@@ -7,7 +7,30 @@ from scipy.interpolate import PchipInterpolator
 
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
-from flfl.model.temporal import interpolate
+
+
+def interpolate(Y: Array, positions: Array) -> Array:
+    """Straight lines between each sensor's own readings, flat beyond the first and the last.
+
+    Parameters
+    ----------
+    Y : (M, N) readings, NaN = missing; no row is all NaN
+    positions : (N,) elapsed time of the slots, increasing
+
+    Returns
+    -------
+    (M, N) array without NaN
+
+    Examples
+    --------
+    >>> interpolate(np.array([[np.nan, 1.0, np.nan, 3.0]]), np.arange(4.0)).tolist()
+    [[1.0, 1.0, 2.0, 3.0]]
+    """
+    out = np.empty_like(Y)
+    for i, y in enumerate(Y):
+        known = ~np.isnan(y)
+        out[i] = np.interp(positions, positions[known], y[known])
+    return out
 
 
 class Linear(BaseRecoverer):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.io.sensors import Sensors
-from flfl.model.graph import find_regions
+from flfl.model.geometry import find_regions
 
 SENSORS_PER_REGION = 8
 

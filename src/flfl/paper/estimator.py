@@ -13,8 +13,8 @@ from flfl.estimators.owners import partition
 from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
-from flfl.model.graph import region_laplacian
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, Progress, coordinate
+from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.coordinator import Coordinator, Witness
 from flfl.protocol.site import Site

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.temporal import difference, difference_adjoint, path_laplacian
+from flfl.paper.graph import difference, difference_adjoint, path_laplacian
 
 Array = NDArray[np.float64]
 Rule = Literal["paper", "exact"]

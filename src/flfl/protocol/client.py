@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flfl.errors import FLFLError, InputError
 from flfl.model import loadings
-from flfl.model.season import fit_offsets, season_rows
+from flfl.model.transforms import fit_offsets, season_rows
 from flfl.protocol import public
 from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Plan

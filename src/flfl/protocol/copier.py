@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from flfl.ensemble.stacking import resolutions
 from flfl.errors import InputError
-from flfl.model.season import fit_offsets
-from flfl.model.transforms import FORWARD, SLOPE
+from flfl.model.transforms import FORWARD, SLOPE, fit_offsets
 from flfl.protocol.copy_store import Block, CopyError, CopyStore, Pin, same_readings
 from flfl.protocol.noise import NoiseKey
 

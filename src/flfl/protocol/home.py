@@ -11,9 +11,8 @@ from flfl.ensemble import estimate, personal
 from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Home, Recovered, Units
 from flfl.model import loadings
-from flfl.model.season import fit_offsets, season_rows
 from flfl.model.state_space import Dynamics
-from flfl.model.transforms import FORWARD
+from flfl.model.transforms import FORWARD, fit_offsets, season_rows
 from flfl.protocol import public
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Outgoing, Table, Trial, digests

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.ensemble.interpolators import interpolate_linear, neighbours
-from flfl.model.season import fit_offsets, season_rows
-from flfl.model.transforms import BACKWARD, FORWARD, SLOPE
+from flfl.model.transforms import BACKWARD, FORWARD, SLOPE, fit_offsets, season_rows
 from flfl.protocol.copier import (
     LARGEST,
     AddedError,

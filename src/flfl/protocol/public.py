@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from flfl.model import loadings
 from flfl.model.basis import Basis, keyed_signs, smooth_basis
-from flfl.model.season import HARMONICS, season_rows
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
+from flfl.model.transforms import HARMONICS, season_rows
 from flfl.protocol.plan import COMPONENTS, Box, Plan
 
 Array = NDArray[np.float64]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.season import fit_offsets, season_rows
-from flfl.model.transforms import BACKWARD
+from flfl.model.transforms import BACKWARD, fit_offsets, season_rows
 from flfl.protocol import public
 from flfl.protocol.owner import Outgoing
 from flfl.protocol.public import Network

@@ -10,7 +10,7 @@ import numpy as np
 
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import InputError, explained
-from flfl.model.graph import to_plane
+from flfl.model.geometry import to_plane
 from flfl.protocol import home
 from flfl.protocol.client import Client, Published
 from flfl.protocol.copier import AddedError, Copier

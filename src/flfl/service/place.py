@@ -11,7 +11,7 @@ from flfl.errors import InputError
 from flfl.io.files import load_file
 from flfl.io.sensor_columns import id_column
 from flfl.io.sensors import read_sensors
-from flfl.model.graph import map_box, map_centre, to_plane
+from flfl.model.geometry import map_box, map_centre, to_plane
 from flfl.protocol.plan import Box
 from flfl.service.config import MapSettings
 

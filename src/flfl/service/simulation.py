@@ -20,7 +20,7 @@ from flfl.io.grid import MEAN_MONTH
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.io.write import write_sensors
-from flfl.model.graph import find_regions
+from flfl.model.geometry import find_regions
 from flfl.protocol.client import Client
 from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import Copier

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
-from flfl.model.graph import distances, neighbor_weights
+from flfl.paper.graph import distances, neighbor_weights
 from flfl_bench.baselines._jax import Tree, jax, jnp, single
 from flfl_bench.baselines._rounds import Mask, Readings
 

@@ -9,8 +9,8 @@ import numpy as np
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.parameters import NOT_NEGATIVE
 from flfl.io.sensors import Sensors
-from flfl.model.graph import inverse_distances
 from flfl.paper.objective import Observed
+from flfl_bench.maths.graphs import inverse_distances
 
 
 class IDW(BaseRecoverer):

@@ -12,8 +12,9 @@ from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.parameters import COUNT, POSITIVE
 from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
-from flfl.model.graph import gaussian_weights, laplacian
+from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
+from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.smooth_recovery import recover_smooth
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.temporal import path_laplacian
+from flfl.paper.graph import path_laplacian
 from flfl_bench.maths.linear_solve import conjugate_gradients
 
 Array = NDArray[np.float64]

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.temporal import path_laplacian
 from flfl.paper.estimator import PaperFLFL
+from flfl.paper.graph import path_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.coordinator import Ask, Replies
 

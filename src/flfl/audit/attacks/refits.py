@@ -14,7 +14,7 @@ from flfl.audit.attack import Array, Case, Guess
 from flfl.audit.attacks.gaussian import by_slot
 from flfl.audit.channel import left_over
 from flfl.audit.view import Refit, offsets_of
-from flfl.model.season import season_rows
+from flfl.model.transforms import season_rows
 from flfl.protocol import public
 
 MOST = 40

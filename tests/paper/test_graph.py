@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flfl.model import temporal
-from flfl.model.graph import (
+from flfl.paper.graph import (
+    difference,
+    difference_adjoint,
     distances,
-    find_regions,
     laplacian,
     neighbor_weights,
+    path_laplacian,
     region_laplacian,
 )
 
@@ -55,17 +56,6 @@ def test_great_circle_distance_across_the_date_line():
     assert d[0, 1] == pytest.approx(111_195, rel=1e-4)
 
 
-def test_regions_do_not_tear_at_the_date_line():
-    points = np.array([[0.0, 179.9], [0.0, -179.9], [0.0, 10.0], [0.0, 11.0]])
-    labels = find_regions(points, "latlon", 2, np.random.default_rng(0))
-    assert labels.tolist() == [0, 0, 1, 1]
-
-
-def test_no_more_regions_than_places():
-    labels = find_regions(np.zeros((4, 2)), "metric", 3, np.random.default_rng(0))
-    assert labels.tolist() == [0, 0, 0, 0]
-
-
 def test_a_lone_sensor_has_no_spatial_term():
     assert region_laplacian(np.array([[1.0, 2.0]]), "metric", 3, size=1).tolist() == [[0.0]]
 
@@ -76,8 +66,8 @@ def test_path_laplacian(N):
     D[np.arange(N - 1), np.arange(N - 1)] = -1
     D[np.arange(1, N), np.arange(N - 1)] = 1
     Q = np.random.default_rng(0).standard_normal((N, 2))
-    np.testing.assert_allclose(temporal.difference(Q), D.T @ Q)
-    np.testing.assert_allclose(temporal.path_laplacian(Q), D @ D.T @ Q)
+    np.testing.assert_allclose(difference(Q), D.T @ Q)
+    np.testing.assert_allclose(path_laplacian(Q), D @ D.T @ Q)
     path = np.diag(np.ones(N - 1), 1) + np.diag(np.ones(N - 1), -1)
     np.testing.assert_allclose(D @ D.T, laplacian(path))
 
@@ -87,6 +77,4 @@ def test_path_laplacian(N):
     arrays(float, (4, 2), elements=st.floats(-9, 9)),
 )
 def test_difference_and_its_adjoint(Q, Z):
-    assert np.vdot(temporal.difference(Q), Z) == pytest.approx(
-        np.vdot(Q, temporal.difference_adjoint(Z)), abs=1e-9
-    )
+    assert np.vdot(difference(Q), Z) == pytest.approx(np.vdot(Q, difference_adjoint(Z)), abs=1e-9)

@@ -1,0 +1,198 @@
+"""The paper's smoothness: the graph of nearest neighbours in a region, and differences in time.
+
+``L = diag(W 1) - W`` is the Laplacian of a graph; ``D`` (N, N - 1), which takes the differences of
+slots, is never formed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.model.geometry import EARTH_RADIUS_METRES, to_metric
+
+if TYPE_CHECKING:
+    from flfl.io.table import CoordinateKind
+
+Array = NDArray[np.float64]
+Symmetrize = Literal["none", "mean", "max"]
+
+CLOSEST_SHARE = 1e-3
+"""Closer than this share of the median distance counts as this far: weights stay finite."""
+
+
+def distances(coordinates: Array, kind: CoordinateKind) -> Array:
+    """Pairwise distances: great-circle metres for latitude/longitude, else Euclidean.
+
+    Parameters
+    ----------
+    coordinates : (M, 2) array
+
+    Returns
+    -------
+    (M, M) array, symmetric, zero diagonal
+
+    Examples
+    --------
+    One degree along the equator is about 111 km:
+
+    >>> d = distances(np.array([[0.0, 0.0], [0.0, 1.0]]), "latlon")
+    >>> round(float(d[0, 1]))
+    111195
+    """
+    points = to_metric(coordinates, kind)
+    chord = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=-1))
+    if kind == "metric":
+        return chord
+    half_angle = np.clip(chord / (2 * EARTH_RADIUS_METRES), 0.0, 1.0)
+    return 2 * EARTH_RADIUS_METRES * np.arcsin(half_angle)
+
+
+def neighbor_weights(
+    distances: Array, n_neighbors: int, *, symmetrize: Symmetrize = "none"
+) -> Array:
+    """Weights ``1/d^2`` to each sensor's nearest neighbours (the paper's ``Top_k``).
+
+    As printed, the graph need not be symmetric: i may list i' without being listed back.
+    ``symmetrize`` says what to do about it: ``"none"`` keeps the printed graph, ``"mean"`` uses
+    ``(W + W^T)/2``, ``"max"`` keeps an edge that either end lists. Weights are divided by the
+    region's mean degree, so that the spatial weight ``z1`` has no unit.
+
+    Parameters
+    ----------
+    distances : (C, C) array for the C sensors of one region
+    n_neighbors : at most this many neighbours a sensor (fewer in a small region)
+
+    Returns
+    -------
+    (C, C) array, non-negative, zero diagonal
+
+    Examples
+    --------
+    >>> d = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])
+    >>> W = neighbor_weights(d, 1)
+    >>> (W > 0).astype(int).tolist()
+    [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
+    """
+    C = distances.shape[0]
+    W = np.zeros((C, C))
+    top = min(n_neighbors, C - 1)
+    if top < 1:
+        return W
+    closest = closest_distance(distances)
+    far = distances.copy()
+    np.fill_diagonal(far, np.inf)
+    nearest = np.argsort(far, axis=1, kind="stable")[:, :top]
+    rows = np.repeat(np.arange(C), top)
+    columns = nearest.ravel()
+    W[rows, columns] = 1.0 / np.maximum(distances[rows, columns], closest) ** 2
+    if symmetrize == "mean":
+        W = (W + W.T) / 2
+    elif symmetrize == "max":
+        W = np.maximum(W, W.T)
+    return W / W.sum(axis=1).mean()
+
+
+def closest_distance(distances: Array) -> float:
+    """Coincident sensors would weigh 1/0: they count as this far apart instead."""
+    positive = distances[distances > 0]
+    return CLOSEST_SHARE * float(np.median(positive)) if positive.size else 1.0
+
+
+def laplacian(W: Array) -> Array:
+    """Return ``L = diag(W 1) - W``.
+
+    Examples
+    --------
+    >>> laplacian(np.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
+    [[2.0, -2.0], [-1.0, 1.0]]
+    """
+    return np.diag(W.sum(axis=1)) - W
+
+
+def region_laplacian(
+    coordinates: Array | None,
+    kind: CoordinateKind | None,
+    n_neighbors: int,
+    *,
+    size: int,
+    symmetrize: Symmetrize = "none",
+) -> Array:
+    """The Laplacian of one region; all zero (no spatial term) where coordinates are unknown.
+
+    Examples
+    --------
+    >>> region_laplacian(None, None, 3, size=2).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    if coordinates is None or kind is None:
+        return np.zeros((size, size))
+    return laplacian(
+        neighbor_weights(distances(coordinates, kind), n_neighbors, symmetrize=symmetrize)
+    )
+
+
+def difference(Q: Array) -> Array:
+    """Return ``D^T Q``: the change from each slot to the next.
+
+    ``D`` is N x (N-1) with -1 on the diagonal and +1 below it, so row j of the result is
+    ``q_{j+1} - q_j``.
+
+    Parameters
+    ----------
+    Q : (N, k) array
+
+    Returns
+    -------
+    (N-1, k) array
+
+    Examples
+    --------
+    >>> difference(np.array([[1.0], [4.0], [2.0]])).ravel().tolist()
+    [3.0, -2.0]
+    """
+    return np.diff(Q, axis=0)
+
+
+def difference_adjoint(Z: Array) -> Array:
+    """Return ``D Z``, the adjoint of :func:`difference`.
+
+    Parameters
+    ----------
+    Z : (N-1, k) array
+
+    Returns
+    -------
+    (N, k) array
+
+    Examples
+    --------
+    >>> difference_adjoint(np.array([[3.0], [-2.0]])).ravel().tolist()
+    [-3.0, 5.0, -2.0]
+    """
+    out = np.empty((Z.shape[0] + 1, Z.shape[1]))
+    np.negative(Z[0], out=out[0])
+    np.subtract(Z[:-1], Z[1:], out=out[1:-1])
+    out[-1] = Z[-1]
+    return out
+
+
+def path_laplacian(Q: Array) -> Array:
+    """Return ``D D^T Q``: ``D D^T`` is the Laplacian of the path 1 - 2 - ... - N.
+
+    Parameters
+    ----------
+    Q : (N, k) array
+
+    Returns
+    -------
+    (N, k) array
+
+    Examples
+    --------
+    >>> path_laplacian(np.array([[1.0], [4.0], [2.0]])).ravel().tolist()
+    [-3.0, 5.0, -2.0]
+    """
+    return difference_adjoint(difference(Q))
