@@ -9,9 +9,18 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from flfl.errors import InputError, explained, nearest
 
@@ -27,12 +36,15 @@ class Settings(BaseModel):
     """Keys of earlier versions, and what replaces each."""
 
     @classmethod
-    def check(cls: type[T], given: Mapping[str, Any], where: str = "") -> T:
+    def check(
+        cls: type[T], given: Mapping[str, Any], where: str = "", folder: Path | None = None
+    ) -> T:
         """Settings from plain values.
 
         Parameters
         ----------
         where : the file or place that they come from, for the message
+        folder : what relative paths in them are taken from
 
         Raises
         ------
@@ -46,7 +58,7 @@ class Settings(BaseModel):
         flfl.errors.InputError: shaer: there is no such setting. Did you mean 'share'?
         """
         try:
-            return cls.model_validate(dict(given))
+            return cls.model_validate(dict(given), context={"folder": folder})
         except ValidationError as error:
             raise _complaint(cls, error, where) from None
 
@@ -61,28 +73,43 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"this is not TOML ({error})", where=str(path)) from None
 
 
+def read_settings(kind: type[T], path: Path) -> T:
+    """The settings in a TOML file; relative paths in it are taken from its folder."""
+    return kind.check(read_toml(path), str(path), path.resolve().parent)
+
+
 def _complaint(model: type[Settings], error: ValidationError, where: str) -> InputError:
     """The first complaint of a validation, in our words."""
     first = error.errors(include_url=False)[0]
-    *tables, key = [str(part) for part in first["loc"] if not str(part).startswith("function")]
-    place = ": ".join(part for part in (where, ".".join([*tables, key])) if part)
+    keys, owner = _place(model, first["loc"])
+    place = ": ".join(part for part in (where, ".".join(keys)) if part)
     if first["type"] == "extra_forbidden":
-        owner = _table(model, tables)
-        if key in owner.gone:
-            return InputError("this setting is gone", where=place, remedy=owner.gone[key])
+        if keys[-1] in owner.gone:
+            return InputError("this setting is gone", where=place, remedy=owner.gone[keys[-1]])
         known = list(owner.model_fields)
-        return InputError("there is no such setting", where=place, remedy=nearest(key, known))
+        return InputError("there is no such setting", where=place, remedy=nearest(keys[-1], known))
     if first["type"] == "missing":
         return InputError("this setting is missing", where=place, remedy="Give it")
+    own = first.get("ctx", {}).get("error")
+    if isinstance(own, InputError):
+        return InputError(own.problem, where=place, remedy=own.remedy)
     return InputError(f"{first['input']!r} cannot be used", where=place, remedy=first["msg"])
 
 
-def _table(model: type[Settings], tables: list[str]) -> type[Settings]:
-    for name in tables:
-        kind = model.model_fields[name].annotation if name in model.model_fields else None
-        if isinstance(kind, type) and issubclass(kind, Settings):
-            model = kind
-    return model
+def _place(model: type[Settings], parts: tuple[int | str, ...]) -> tuple[list[str], type[Settings]]:
+    """The keys that lead to what is wrong, and its table. Branches of a union are no keys."""
+    keys: list[str] = []
+    for part in map(str, parts):
+        keys.append(part)
+        if part not in model.model_fields:
+            break
+        kind = model.model_fields[part].annotation
+        tables = [t for t in (kind, *get_args(kind)) if isinstance(t, type)]
+        inner = [table for table in tables if issubclass(table, Settings)]
+        if not inner:
+            break
+        model = inner[0]
+    return keys, model
 
 
 Count = Annotated[int, Field(ge=1)]
@@ -105,3 +132,225 @@ class MethodSettings(Settings):
     n_regions: Count | None = None
     secure: bool | None = None
     random_state: Whole = 0
+
+
+# --- a network between machines: `flfl coordinator` and `flfl site` -----------------------------
+
+
+def _beside(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder")
+    return path if folder is None else folder / path
+
+
+FilePath = Annotated[Path, Strict(False), AfterValidator(_beside)]
+Seconds = Annotated[float, Field(gt=0)]
+Range = Annotated[tuple[float, float], Strict(False)]
+_NOISE = (
+    "Remove it. Each owner's own noise protects it now: added_error in a site's [terms] is the"
+    " owner's floor, in the coordinator's [run] the network's wish"
+)
+_OLD_PRIVACY = {
+    **dict.fromkeys(("max_exposure", "projection", "collusion", "blur", "epsilon"), _NOISE),
+    **dict.fromkeys(("delta", "bounds", "sensors", "learned", "account"), _NOISE),
+}
+
+
+class TomlTable(Settings):
+    """A table of a TOML file: each value must have the type that it is declared with."""
+
+    model_config = ConfigDict(strict=True, validate_default=True)
+
+
+class BrokerSettings(TomlTable):
+    """Where the broker is. Without ``plaintext = true`` the three files are needed.
+
+    ``piece`` is how many bytes of a message go into one packet, ``largest`` how many bytes a
+    message has at the most.
+    """
+
+    gone = {
+        "protocol": "Remove it: MQTT 3.1.1 is spoken, which every broker understands",
+        "compress": "Remove it: masked numbers cannot be compressed",
+    }
+
+    host: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 8883
+    authority: FilePath | None = None
+    certificate: FilePath | None = None
+    key: FilePath | None = None
+    plaintext: bool = False
+    keepalive: Annotated[int, Field(ge=1, le=65535)] = 20
+    piece: Annotated[int, Field(ge=2**10, le=2**28)] = 2**18
+    largest: Annotated[int, Field(ge=2**10, le=2**30)] = 2**26
+
+    @model_validator(mode="after")
+    def _has_files(self) -> Self:
+        if not self.plaintext and None in (self.authority, self.certificate, self.key):
+            raise InputError(
+                "TLS needs authority, certificate and key",
+                remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
+            )
+        return self
+
+
+class GridSettings(TomlTable):
+    """The common times: the first one (UTC), the step (``"1h"``, ``"1 month"``), how many."""
+
+    start: str
+    step: str
+    slots: Annotated[int, Field(ge=2)]
+
+
+class MapSettings(TomlTable):
+    """The published map: a file with all sensors' places, or the ranges that they lie in."""
+
+    sensors: FilePath | None = None
+    latitude: Range | None = None
+    longitude: Range | None = None
+    x: Range | None = None
+    y: Range | None = None
+
+
+class RunSettings(TomlTable):
+    """How a run is done, and how often (``every`` so many seconds; 0: once).
+
+    ``added_error`` is the network's wish; an owner's own setting is a floor that holds anyway.
+    :class:`flfl.FLFL` says what the others mean.
+    """
+
+    gone = {
+        **_OLD_PRIVACY,
+        **dict.fromkeys(
+            ("effort", "coverage"),
+            "Remove it, and give it in [out] of each site: an owner finishes at home, as it likes",
+        ),
+        "seed": "Remove it. Each site draws from its own secret",
+    }
+
+    added_error: Annotated[float, Field(ge=0)] = 1.0
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    rank: Count = 20
+    rounds: Count = 5
+    pilot: bool = True
+    transformation: Literal["none", "sqrt", "log1p"] | None = None
+    season: Whole | None = None
+    secure: bool = True
+    every: Annotated[float, Field(ge=0)] = 0.0
+
+
+class DeadlineSettings(TomlTable):
+    """Seconds: for sites to come together, for one answer, for the whole run.
+
+    ``misses`` is how many deadlines in a row a site may miss before the run goes on without it.
+    """
+
+    gather_within: Seconds = 600.0
+    answer_within: Seconds = 300.0
+    misses: Count = 3
+    finish_within: Seconds = 86400.0
+
+
+class SiteList(TomlTable):
+    """Who may take part, and how many are enough (at least the secure sum's threshold)."""
+
+    roster: FilePath
+    quorum: Whole = 0
+
+
+class ReportSettings(TomlTable):
+    """Logs (JSON lines, to stderr without a file) and metrics (Prometheus text; off by default)."""
+
+    log: FilePath | None = None
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_file: FilePath | None = None
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+
+
+class CoordinatorSettings(TomlTable):
+    """``flfl coordinator``. Under Flower there is no broker."""
+
+    network: str
+    sites: SiteList
+    grid: GridSettings
+    broker: BrokerSettings | None = None
+    state: FilePath = Path("state")
+    map: MapSettings | None = None
+    run: RunSettings = RunSettings()
+    deadlines: DeadlineSettings = DeadlineSettings()
+    report: ReportSettings = ReportSettings()
+
+
+class ReadingSettings(TomlTable):
+    """One of ``file``, ``folder`` (all readable files in it) and ``query`` with ``database``."""
+
+    file: FilePath | None = None
+    folder: FilePath | None = None
+    query: str | None = None
+    database: str | None = None
+    sensors: FilePath | None = None
+    layout: Literal["auto", "wide", "long"] = "auto"
+    time_column: str | None = None
+    sensor_column: str | None = None
+    value_column: str | None = None
+    missing: list[float] | None = None
+    duplicates: Literal["refuse", "first", "mean"] = "refuse"
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(one is not None for one in (self.file, self.folder, self.query)) != 1:
+            raise InputError("give one of file, folder and query", remedy="Remove the others")
+        return self
+
+
+class OutSettings(TomlTable):
+    """Where the site's own result goes, and how it is made at home."""
+
+    file: FilePath
+    flags: FilePath | None = None
+    effort: Literal["full", "quick"] = "full"
+    coverage: Annotated[float, Field(gt=0, lt=1)] = 0.9
+
+
+class Terms(TomlTable):
+    """What the owner insists on, whatever a run asks for.
+
+    ``added_error`` is the least noise in its copies: a multiple of each sensor's own error in time,
+    or a text such as ``"2 ug/m3"``. 0 means that the coordinator is trusted.
+    """
+
+    gone = _OLD_PRIVACY
+
+    added_error: Annotated[float, Field(ge=0)] | str = 1.0
+    secure: bool = True
+
+
+class SiteSettings(TomlTable):
+    """``flfl site``.
+
+    ``copies`` is the folder of the secret and the copies, ``state`` if not given. One owner's sites
+    in several networks have one such folder: a reading has one copy. ``again`` is after how many
+    seconds without a message a site says that it waits.
+    """
+
+    gone = {
+        "flower": "Remove it. Give the SuperNode this file: --node-config 'site=\"/path/of/it\"'"
+    }
+
+    network: str
+    name: str
+    readings: ReadingSettings
+    out: OutSettings
+    broker: BrokerSettings | None = None
+    identity: FilePath | None = None
+    roster: FilePath | None = None
+    state: FilePath = Path("state")
+    copies: FilePath | None = None
+    terms: Terms = Terms()
+    report: ReportSettings = ReportSettings()
+    again: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _has_name(self) -> Self:
+        if self.name == "coordinator":
+            raise InputError("no site may be called 'coordinator'", remedy="Choose another name")
+        return self
