@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from flfl.estimators.flfl import FLFL
     from flfl.estimators.saved_model import load_model, save_model
     from flfl.paper.estimator import PaperFLFL
-    from flfl.recovery import GapScore, Recovery, SensorScore, recover
+    from flfl.recovery import GapScore, Recovery, SensorScore
+    from flfl.recovery.recover import recover
 
 __version__ = version("flfl")
 __all__ = [

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +21,7 @@ from pydantic import (
     Strict,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 
@@ -114,6 +117,28 @@ def _place(model: type[Settings], parts: tuple[int | str, ...]) -> tuple[list[st
 
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check an estimator that is a dataclass against the types of its fields.
+
+    Raises
+    ------
+    InputError
+        With the first parameter that is wrong.
+    """
+    kind: Any = type(estimator)
+    given = {field.name: getattr(estimator, field.name) for field in fields(estimator)}
+    _parameters(kind).check(given, kind.__name__)
+
+
+@cache
+def _parameters(kind: type) -> type[Settings]:
+    hints = get_type_hints(kind, include_extras=True)
+    given: dict[str, Any] = {one.name: (hints[one.name], one.default) for one in fields(kind)}
+    return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
 class MethodSettings(Settings):

@@ -61,7 +61,7 @@ def test_the_package_equals_the_printed_loop():
         question = direction == "down" and decode_question(data, PROTOCOL, sizes)
         if question and question.kind == "turn" and not start:
             start["Q"] = question.body["Q"].copy()
-            start["P"] = np.vstack([s.program._regions[0].P.copy() for s in sites])
+            start["P"] = np.vstack([s.program.state.P.copy() for s in sites])
             start["eta"] = float(question.body["eta"])
 
     traffic = Traffic()

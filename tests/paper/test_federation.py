@@ -144,8 +144,10 @@ def test_the_boundary(schedule):
     coordinator, sites, traffic = build([[0], [1], [2]], plan(schedule=schedule), Z=Z, known=known)
 
     def private():
-        regions = [region for site in sites for region in site.program._regions]
-        return [a for r in regions for a in (r.data.Y, r.data.J, r.P, r.kept, r.L)]
+        states = [site.program.state for site in sites]
+        latent = [array for state in states for array in (state.P, state.kept)]
+        regions = [region for state in states for region in state.regions]
+        return latent + [a for r in regions for a in (r.data.Y, r.data.J, r.L)]
 
     watch = Boundary(coordinator, private, secrets={marker})
     local.run(coordinator, sites, traffic, watch.tap)
@@ -157,7 +159,7 @@ def test_the_boundary_test_can_fail():
     Z, known = readings()
     for leak in ("local", "closure", "attribute", "upload"):
         coordinator, sites, traffic = build([[0], [1], [2]], plan(), Z=Z, known=known)
-        stolen = sites[0].program._regions[0].data.Y
+        stolen = sites[0].program.state.regions[0].data.Y
         honest = coordinator._program
 
         def spy(honest=honest, stolen=stolen, leak=leak):

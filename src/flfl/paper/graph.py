@@ -24,15 +24,7 @@ CLOSEST_SHARE = 1e-3
 
 
 def distances(coordinates: Array, kind: CoordinateKind) -> Array:
-    """Pairwise distances: great-circle metres for latitude/longitude, else Euclidean.
-
-    Parameters
-    ----------
-    coordinates : (M, 2) array
-
-    Returns
-    -------
-    (M, M) array, symmetric, zero diagonal
+    """Distances (M, M) of places (M, 2): great-circle metres for latitude/longitude, or Euclidean.
 
     Examples
     --------
@@ -62,8 +54,10 @@ def neighbor_weights(
 
     Parameters
     ----------
-    distances : (C, C) array for the C sensors of one region
-    n_neighbors : at most this many neighbours a sensor (fewer in a small region)
+    distances : (C, C) array
+        Of the C sensors of one region.
+    n_neighbors : int
+        Neighbours of a sensor (fewer in a small region).
 
     Returns
     -------
@@ -135,18 +129,10 @@ def region_laplacian(
 
 
 def difference(Q: Array) -> Array:
-    """Return ``D^T Q``: the change from each slot to the next.
+    """Return ``D^T Q`` (N-1, k): the change from each slot to the next.
 
     ``D`` is N x (N-1) with -1 on the diagonal and +1 below it, so row j of the result is
     ``q_{j+1} - q_j``.
-
-    Parameters
-    ----------
-    Q : (N, k) array
-
-    Returns
-    -------
-    (N-1, k) array
 
     Examples
     --------
@@ -157,15 +143,7 @@ def difference(Q: Array) -> Array:
 
 
 def difference_adjoint(Z: Array) -> Array:
-    """Return ``D Z``, the adjoint of :func:`difference`.
-
-    Parameters
-    ----------
-    Z : (N-1, k) array
-
-    Returns
-    -------
-    (N, k) array
+    """Return ``D Z`` (N, k), the adjoint of :func:`difference`.
 
     Examples
     --------
@@ -180,15 +158,7 @@ def difference_adjoint(Z: Array) -> Array:
 
 
 def path_laplacian(Q: Array) -> Array:
-    """Return ``D D^T Q``: ``D D^T`` is the Laplacian of the path 1 - 2 - ... - N.
-
-    Parameters
-    ----------
-    Q : (N, k) array
-
-    Returns
-    -------
-    (N, k) array
+    """Return ``D D^T Q`` (N, k): ``D D^T`` is the Laplacian of the path 1 - 2 - ... - N.
 
     Examples
     --------

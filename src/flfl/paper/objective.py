@@ -13,6 +13,7 @@ The network's objective is the sum over regions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,10 +41,10 @@ class Observed:
 
     Attributes
     ----------
-    Y : (C, N) array, zero where unknown
-    J : (C, N) array of 0.0 and 1.0 (floats: a bool would be converted in every round)
-    per_sensor : (C, 1) number of known entries of each sensor
-    per_slot : (N, 1) number of sensors known at each slot
+    Y, J : (C, N) arrays
+        Zero where unknown; the mask in floats, as a bool would be converted in every round.
+    per_sensor, per_slot : (C, 1) and (N, 1) arrays
+        Known entries of each sensor, and sensors known at each slot.
     """
 
     Y: Array
@@ -68,14 +69,16 @@ class Observed:
         J = self.J[selection]
         return Observed(self.Y[selection], J, self.per_sensor[selection], J.sum(0)[:, None])
 
+    def residual(self, P: Array, Q: Array) -> Array:
+        """``J * (Y - P Q^T)``, (C, N)."""
+        E = P @ Q.T
+        np.subtract(self.Y, E, out=E)
+        E *= self.J
+        return E
+
 
 def objective(data: Observed, P: Array, Q: Array, L: Array, weights: Weights) -> float:
-    """The value of ``E(P, Q)`` above.
-
-    Parameters
-    ----------
-    data : readings and mask of C sensors x N slots
-    P : (C, k); Q : (N, k); L : (C, C)
+    """The value of ``E(P, Q)`` above, for P (C, k), Q (N, k) and L (C, C).
 
     Examples
     --------
@@ -114,14 +117,17 @@ def gradient(
 
     Parameters
     ----------
-    data : readings and mask of the C sensors of one region
-    P : (C, k) latent vectors of the whole region; Q : (N, k) time factors; L : (C, C)
-    rows : the sensors whose gradients are wanted (the paper lets one sensor move at a time)
+    data : Observed
+        Readings of the C sensors of one region.
+    P, Q, L : (C, k), (N, k), (C, C) arrays
+        Latent vectors of the whole region, time factors, Laplacian.
+    rows : slice
+        The sensors whose gradients are wanted (the paper lets one sensor move at a time).
 
     Returns
     -------
-    grad_P : (len(rows), k) array
-    grad_Q : (N, k) array, the sum over the chosen sensors only
+    grad_P, grad_Q : (len(rows), k) and (N, k) arrays
+        The latter is the sum over the chosen sensors only.
 
     Examples
     --------
@@ -132,8 +138,7 @@ def gradient(
     ([[-2.0]], [4.0, -4.0])
     """
     own = data if rows == slice(None) else data.rows(rows)
-    smooth = _printed_terms if rule == "paper" else _exact_terms
-    grad_P, grad_Q = smooth(data, own, P, Q, L, weights, rows)
+    grad_P, grad_Q = RULES[rule](data, own, P, Q, L, weights, rows)
     if weights.ridge:
         grad_P += 2 * weights.ridge * own.per_sensor * P[rows]
         grad_Q += 2 * weights.ridge * own.per_slot * Q
@@ -160,9 +165,7 @@ def _exact_terms(
     data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
 ) -> tuple[Array, Array]:
     """The true derivative of the fit and of the two smoothness terms."""
-    A = P[rows] @ Q.T
-    np.subtract(own.Y, A, out=A)
-    A *= own.J
+    A = own.residual(P[rows], Q)
     grad_P, grad_Q = -2 * (A @ Q), -2 * (A.T @ P[rows])
     if weights.spatial and L.any():
         # An entry of sensor i' holds p_i of its neighbour i: the whole region's terms count.
@@ -176,3 +179,8 @@ def _exact_terms(
         grad_P += 2 * weights.temporal * (C @ steps)
         grad_Q += 2 * weights.temporal * difference_adjoint(C.T @ P[rows])
     return grad_P, grad_Q
+
+
+RULES: Mapping[Rule, Callable[..., tuple[Array, Array]]]
+"""How all terms but the ridge are differentiated."""
+RULES = {"paper": _printed_terms, "exact": _exact_terms}
