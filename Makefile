@@ -37,7 +37,7 @@ slow: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests bench/tests
 
 docs: setup
-	$(BIN)/python -m flfl.cli.document docs/cli.md
+	$(BIN)/python docs/make_cli_page.py
 
 clean:
 	rm -rf .venv flfl-demo

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from flfl.report.words import figure, size
+from flfl.report.content import figure, size
 from flfl_bench.paper import DATA, printed
 
 RATES = (0.1, 0.5, 0.9)

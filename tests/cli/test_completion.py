@@ -9,7 +9,6 @@ import pytest
 from click.shell_completion import BashComplete
 
 from flfl.cli import main
-from flfl.cli.completion import PROGRAM, VARIABLE
 
 
 def question(words):
@@ -22,7 +21,7 @@ def ask(monkeypatch):
     def completions(*words):
         for name, value in question(words).items():
             monkeypatch.setenv(name, value)
-        return answers(BashComplete(main, {}, PROGRAM, VARIABLE).complete())
+        return answers(BashComplete(main, {}, "flfl", "_FLFL_COMPLETE").complete())
 
     return completions
 
@@ -35,7 +34,7 @@ def test_the_installed_command_answers_a_shell():
     environment = os.environ | question(["flfl", "recover", "--method", "flfl"])
     asked = subprocess.run(
         [sys.executable, "-m", "flfl"],
-        env=environment | {VARIABLE: "bash_complete"},
+        env=environment | {"_FLFL_COMPLETE": "bash_complete"},
         capture_output=True,
         text=True,
         check=True,

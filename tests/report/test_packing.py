@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flfl.report.coverage import NOTHING, coverage
-from flfl.report.packing import pack, runs, stamps
+from flfl.report.packing import NOTHING, coverage, pack, runs, stamps
 
 
 def inflate(text):
@@ -24,11 +23,13 @@ def numbers(text):
 
 def unpack(packed, slots):
     """The reading of the format in Python, as ``readings.js`` does it in the browser."""
-    flags = inflate(packed.streams["flags"]).reshape(-1, slots)
-    values, below, above = (numbers(packed.streams[name]) for name in ("values", "below", "above"))
+    flags = inflate(packed["streams"]["flags"]).reshape(-1, slots)
+    values, below, above = (
+        numbers(packed["streams"][name]) for name in ("values", "below", "above")
+    )
     out = np.full((3, *flags.shape), np.nan)
     shown = filled = 0
-    for row, decimals in enumerate(packed.decimals):
+    for row, decimals in enumerate(packed["decimals"]):
         here, gaps = flags[row] <= 1, flags[row] == 1
         whole = values[shown : shown + here.sum()]
         low, high = (part[filled : filled + gaps.sum()] for part in (below, above))
@@ -79,7 +80,7 @@ def test_observed_decimals_come_back_to_the_last_bit(rows, codes):
 def test_other_numbers_keep_seven_figures(name, values):
     code = np.zeros((500, 1), dtype=np.uint8)
     packed = pack(values[:, None], code, values[:, None], values[:, None])
-    assert packed.decimals == (None,), name
+    assert packed["decimals"] == (None,), name
     np.testing.assert_allclose(unpack(packed, 500)[1][0, 0], values, rtol=6e-8)
 
 

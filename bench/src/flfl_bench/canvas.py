@@ -11,6 +11,7 @@ from typing import Any
 
 from flfl.errors import FLFLError
 
+NO_FIGURES = "Note: no figures were drawn; they need matplotlib: pip install 'flfl[figures]'"
 COLUMN = 3.4
 """Inches: a column of a two-column page."""
 OUR_COLOUR = "#D55E00"

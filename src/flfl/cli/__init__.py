@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
-from flfl.cli.config import NAME, load_config
-from flfl.cli.later import LaterGroup
+from flfl.errors import FLFLError, InputError
 
+FAILED, BAD_INPUT = 1, 2
+CONFIG = "flfl.toml"
 SUMMARIES = {
     "demo": "Recover real air-quality readings: rural PM10 in Germany, 2005-2009.",
     "inspect": "Say what is understood of READINGS, and what `recover` would do.",
@@ -23,12 +28,79 @@ SUMMARIES = {
     "keys": "Make the certificates, identities and the roster of a network.",
     "completion": "Print the script that makes SHELL complete verbs, options and methods.",
 }
-"""The first sentence of each verb's help."""
+"""The first sentence of each verb's help, for the list of verbs."""
+
+
+class FriendlyGroup(click.Group):
+    """Turns exceptions into one line for a person: exit 2 for bad input, 1 for a failure."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            # click leaves quietly when a reader such as `head` has had enough.
+            raise
+        except Exception as error:
+            problem, code = str(error), FAILED
+            # The second is scikit-learn's for a parameter; its class is not public.
+            if isinstance(error, InputError) or type(error).__name__ == "InvalidParameterError":
+                code = BAD_INPUT
+            elif not isinstance(error, FLFLError):
+                if ctx.params.get("debug"):
+                    traceback.print_exc()
+                name = type(error).__name__
+                problem = f"unexpected {name}: {error} (`flfl --debug ...` shows where)"
+            click.echo(f"flfl: {as_options(problem)}", err=True)
+            raise click.exceptions.Exit(code) from None
+
+
+_ARGUMENT = re.compile(
+    r"\b(?:duplicates|layout|decimal|parameter|date_order)=|^(?:sites|rate)(?=: )"
+    r"|(?:(?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )sites\b|\bmissing(?=_words\b)"
+    r"|\b(?:time_column|sensor_column|value_column|complete_grid|block_length|added_error|max_gap"
+    r"|min_readings|time_zone|date_order)(?!\.?\w)"
+)
+
+
+def as_options(text: str) -> str:
+    """Python arguments that a message names, as they are spelled on the command line.
+
+    Examples
+    --------
+    >>> as_options("choose duplicates=mean, or give time_column.")
+    'choose --duplicates mean, or give --time-column.'
+    """
+
+    def spelled(match: re.Match[str]) -> str:
+        return "--" + match[0].replace("_", "-").replace("=", " ")
+
+    return _ARGUMENT.sub(spelled, text).replace("--missing_words", "--missing")
+
+
+class _Verbs(FriendlyGroup):
+    """Verbs that are loaded when they are run: their imports take seconds, the list of them none.
+
+    Each is in the module ``flfl.cli.VERB`` under its own name.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Load the verb that is to be run, completed or explained."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load_verb(name), rest
+
+
+def load_verb(name: str) -> click.Command:
+    """The verb with its options."""
+    command: click.Command = getattr(import_module(f"flfl.cli.{name}"), name)
+    return command
 
 
 @click.group(
-    cls=LaterGroup,
-    summaries=SUMMARIES,
+    cls=_Verbs,
+    commands=[click.Command(name, help=summary) for name, summary in SUMMARIES.items()],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="flfl")
@@ -37,7 +109,7 @@ SUMMARIES = {
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help=f"File with settings for the verbs.  [default: {NAME}, where there is one]",
+    help=f"File with settings for the verbs.  [default: {CONFIG}, where there is one]",
 )
 @click.pass_context
 def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
@@ -50,8 +122,9 @@ def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
       flfl recover readings.csv --sensors sensors.csv --out filled.csv
       flfl --config network.toml recover readings.csv --out filled.csv
     """
-    path = config_path or (Path(NAME) if Path(NAME).is_file() else None)
-    if path is not None:
+    path = config_path or Path(CONFIG)
+    if config_path is not None or path.is_file():
+        from flfl.cli.options import read_config  # loads every verb, for their options
+
         click.echo(f"Settings: {path}", err=True)
-        main.load_all()
-        ctx.default_map = load_config(path, main)
+        ctx.default_map = read_config(path)

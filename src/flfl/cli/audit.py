@@ -2,82 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import pandas as pd
 
-from flfl.audit import Finding, Report, save_view
+from flfl.audit import Finding, Report
 from flfl.audit import audit as run_audit
+from flfl.audit import save_view as write_view
 from flfl.audit.saving import truth_path
-from flfl.cli.privacy import method_options, privacy_options, privacy_settings
-from flfl.cli.say import (
-    FAILED,
-    Progress,
-    json_option,
-    print_json,
-    seed_option,
-    table_lines,
-)
-from flfl.cli.tables import find_tables, input_files, optional_table_options
+from flfl.cli import FAILED, options
+from flfl.cli.options import PATH, option
+from flfl.cli.output import check_before, print_json, print_table, progress
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError
 from flfl.evaluation import training_mask
-from flfl.io.sensors import Sensors
-from flfl.io.table import Table
-from flfl.io.write import check_writable
 
 HEADER = ("attack", "read: worst", "median", "volatile", "slow", "from copies", "readings", "guess")
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+LEGEND = """
+read: R^2 of what the other sensors cannot predict; volatile: in the tenth of the slots with the
+largest residuals; slow: of means over 24 slots (all for the worst sensor). from copies: what can be
+read from the noisy copies themselves. readings: guessed within 1 % of the sensor's spread; guess:
+by the public model without any attack.
+"""
 
 
 @click.command()
-@optional_table_options
-@click.option(
+@options.optional_table_options
+@option(
     "--disclosure",
-    type=click.Choice(["sums", "plain"]),
-    default="sums",
-    show_default=True,
-    help="sums: the default method. plain: the paper's uploads (flfl-paper).",
+    "sums: the default method. plain: the paper's uploads (flfl-paper).",
+    click.Choice(["sums", "plain"]),
+    "sums",
 )
-@privacy_options
-@method_options
-@click.option("--rate", type=_SHARE, help="Keep only this share of the readings first.")
-@click.option(
-    "--pattern",
-    type=click.Choice(list(PATTERNS)),
-    default="random",
-    show_default=True,
-    help="How --rate hides readings.",
-)
-@click.option(
+@options.method_options
+@option("--rate", "Keep only this share of the readings first.", options.SHARE)
+@option("--pattern", "How --rate hides readings.", click.Choice(list(PATTERNS)), "random")
+@option(
     "--nights",
-    type=click.IntRange(min=0),
-    default=30,
-    show_default=True,
-    help="Run a second time with the last slots in so many stretches, one a night; 0: do not.",
+    "Run a second time with the last slots in so many stretches, one a night; 0: do not.",
+    click.IntRange(min=0),
+    30,
 )
-@click.option(
+@option(
     "--save-view",
-    "view_path",
-    type=click.Path(path_type=Path),
-    help="Write what the coordinator saw (.npz) and, apart from it, the truth (.truth.npz).",
+    "Write what the coordinator saw (.npz) and, apart from it, the truth (.truth.npz).",
+    PATH,
 )
-@seed_option
-@json_option
+@options.seed_option
+@options.json_option
 def audit(
     disclosure: str,
     rate: float | None,
     pattern: str,
     nights: int,
-    view_path: Path | None,
+    save_view: Path | None,
     seed: int,
     as_json: bool,
-    rank: int | None,
-    transformation: str | None,
-    **files: Any,
+    **given: Any,
 ) -> None:
     """Run every attack on a configuration, on READINGS (default: the bundled data).
 
@@ -91,90 +73,68 @@ def audit(
       flfl audit readings.csv --sites each --added-error 0.5 --save-view view.npz
       flfl audit readings.csv --sensors sensors.csv --disclosure plain
     """
-    given = {"rank": rank, "transformation": transformation} | privacy_settings(files)
-    _check_view(view_path, disclosure, files)
-    with Progress() as progress:
-        progress.stage("reading")
-        table, sensors = find_tables(**files)
-        values = table.values if rate is None else _hidden(table, sensors, rate, pattern, seed)
+    settings = options.take_settings(given)
+    if save_view is not None:
+        if disclosure == "plain":
+            raise InputError(
+                "plain uploads are not saved", where="--save-view", remedy="Use --disclosure sums"
+            )
+        check_before({"save_view": save_view, "truth": truth_path(save_view)}, **given)
+    with progress() as tell:
+        tell("reading")
+        table, sensors = options.read_tables(**given)
+        values = table.values
+        if rate is not None:
+            values = values.where(training_mask(table, sensors, rate, pattern, seed).T)
         report = run_audit(
             values,
             sensors,
             disclosure=disclosure,
             nights=nights,
             seed=seed,
-            progress=progress.stage,
-            **given,
+            progress=tell,
+            **settings,
         )
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
-    written = _save(view_path, report)
+    written = []
+    if save_view is not None and report.case is not None:
+        written = [str(path) for path in write_view(save_view, report.case)]
     if as_json:
         print_json(report.as_dict() | {"view": written})
     else:
-        for line in lines(report):
-            click.echo(line)
+        print_report(report)
         for path in written:
             click.echo(f"Written: {path}")
     if report.failed:
         raise click.exceptions.Exit(FAILED)
 
 
-def _check_view(path: Path | None, disclosure: str, files: dict[str, Any]) -> None:
-    """What cannot be written is said before minutes of work."""
-    if path is None:
-        return
-    if disclosure == "plain":
-        raise InputError(
-            "plain uploads are not saved", where="--save-view", remedy="Use --disclosure sums"
-        )
-    check_writable(path, truth_path(path), inputs=input_files(**files), suffixes=(".npz",))
-
-
-def _hidden(table: Table, sensors: Sensors, rate: float, pattern: str, seed: int) -> pd.DataFrame:
-    kept = training_mask(table, sensors, rate, pattern, seed)
-    return table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
-
-
-def _save(path: Path | None, report: Report) -> list[str]:
-    if path is None or report.case is None:
-        return []
-    return [str(written) for written in save_view(path, report.case)]
-
-
-def lines(report: Report) -> Iterator[str]:
+def print_report(report: Report) -> None:
     """The report for a person: what was run, the table, each attack in words, the verdict."""
     run = f"{report.n_sensors} sensors at {report.n_sites} sites, {report.disclosure}"
     if report.disclosure == "sums":
         run += f", added error {report.added_error}, share {report.share:g}"
         run += f"; bound {report.bound:.2f}"
-    yield f"{run}."
-    yield from (f"Note: {note}" for note in report.notes)
-    yield ""
-    yield from table_lines(HEADER, [_cells(one) for one in report.findings])
-    yield ""
-    yield "read: R^2 of what the other sensors do not foretell; volatile: in the tenth of the slots"
-    yield "where most happens; slow: of its means over 24 slots (all for the worst sensor)."
-    yield "from copies: what can be read from the noisy copies themselves. readings: guessed within"
-    yield "1 % of the sensor's spread; guess: by the public model without any attack."
-    yield ""
+    click.echo(f"{run}.")
+    for note in report.notes:
+        click.echo(f"Note: {note}")
+    click.echo()
+    print_table(HEADER, [_cells(one) for one in report.findings])
+    click.echo(LEGEND)
     for name in dict.fromkeys(one.adversary for one in report.findings):
-        yield f"{name}:"
+        click.echo(f"{name}:")
         mine = {one.knows: one for one in reversed(report.findings) if one.adversary == name}
-        yield from (f"    {one.name}: knows {one.knows}." for one in reversed(mine.values()))
-    yield ""
-    yield f"Verdict: {report.verdict}"
+        for one in reversed(mine.values()):
+            click.echo(f"    {one.name}: knows {one.knows}.")
+    click.echo(f"\nVerdict: {report.verdict}")
 
 
 def _cells(one: Finding) -> list[str]:
     read = (one.residual_read_max, one.residual_read_median, one.volatile_max, one.slow_max)
+    shares = (one.readings_exposed, one.guessing_exposes)
     return [
         one.name,
         *("-" if value is None else f"{value:.2f}" for value in (*read, one.copies_max)),
-        _percent(one.readings_exposed),
-        _percent(one.guessing_exposes),
+        *("-" if value is None else f"{value:.1%}" for value in shares),
     ]
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-PROGRAM = "flfl"
-VARIABLE = "_FLFL_COMPLETE"
-
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -23,4 +20,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None, "click knows these three shells"
-    click.echo(script(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+    click.echo(script(ctx.find_root().command, {}, "flfl", "_FLFL_COMPLETE").source())

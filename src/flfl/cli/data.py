@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
-from flfl.cli.say import json_option, make_folder, print_json, print_table, seed_option
+from flfl.cli.options import PATH, json_option, option, seed_option
+from flfl.cli.output import make_folder, print_json, print_table
 from flfl.datasets.catalogue import list_datasets
 from flfl.datasets.synthetic import synthesize
 from flfl.io.write import check_writable, write_recovered, write_sensors
@@ -42,28 +44,15 @@ def list_(as_json: bool) -> None:
 
 
 @data.command()
-@click.option("--sensors", "n_sensors", default=20, show_default=True, type=click.IntRange(min=1))
-@click.option("--slots", "n_slots", default=24 * 60, show_default=True, type=click.IntRange(min=2))
-@click.option("--rank", default=4, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--missing", default=0.3, show_default=True, type=click.FloatRange(0, 1, max_open=True)
-)
-@click.option("--noise", default=1.0, show_default=True, type=click.FloatRange(min=0))
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="Folder for the two files."
-)
+@option("--sensors", "Number of sensors.", click.IntRange(min=1), 20)
+@option("--slots", "Number of slots, one an hour.", click.IntRange(min=2), 24 * 60)
+@option("--rank", "Number of factors.", click.IntRange(min=1), 4)
+@option("--missing", "Share of readings left out.", click.FloatRange(0, 1, max_open=True), 0.3)
+@option("--noise", "Size of what the factors do not explain.", click.FloatRange(min=0), 1.0)
+@option("--out", "Folder for the two files.", PATH, required=True)
 @seed_option
 @json_option
-def synth(
-    n_sensors: int,
-    n_slots: int,
-    rank: int,
-    missing: float,
-    noise: float,
-    out: Path,
-    seed: int,
-    as_json: bool,
-) -> None:
+def synth(out: Path, seed: int, as_json: bool, **shape: Any) -> None:
     """Make up a network: smooth factors in space and time, a daily cycle, gaps.
 
     \b
@@ -73,14 +62,7 @@ def synth(
     make_folder(out)
     readings, described = out / "readings.csv", out / "sensors.csv"
     check_writable(readings, described)
-    table, sensors = synthesize(
-        n_sensors,
-        n_slots,
-        rank=rank,
-        noise=noise,
-        missing=missing,
-        rng=np.random.default_rng(seed),
-    )
+    table, sensors = synthesize(**shape, rng=np.random.default_rng(seed))
     write_recovered(readings, table, table.values)
     write_sensors(described, sensors)
     if as_json:

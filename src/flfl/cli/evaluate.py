@@ -7,16 +7,14 @@ from typing import Any
 
 import click
 
-from flfl.cli.privacy import privacy_options, privacy_settings
-from flfl.cli.say import Progress, json_option, names, print_json, print_table, share
-from flfl.cli.tables import read_tables, table_options
-from flfl.cli.types import complete_method
+from flfl.cli import options
+from flfl.cli.options import option, several
+from flfl.cli.output import print_json, print_table, progress
 from flfl.datasets.masks import PATTERNS
-from flfl.errors import FLFLError, InputError
+from flfl.errors import FLFLError
 from flfl.evaluation import Row
 from flfl.evaluation import evaluate as evaluate_methods
-from flfl.methods import find
-from flfl.report.words import figure, size
+from flfl.report.content import figure, size
 
 HEADER = (
     "method", "pattern", "rate", "seed", "MAE", "RMSE", "inside", "seconds", "rounds", "up", "down"
@@ -24,46 +22,38 @@ HEADER = (
 
 
 @click.command()
-@table_options
-@click.option(
-    "--rate", "rates", default="0.5", show_default=True, help="Shares kept, such as 0.1,0.5,0.9."
-)
-@click.option(
-    "--pattern", "patterns", default="random", show_default=True, help="random, block, outage."
-)
-@click.option(
+@options.table_options
+@option("--rate", "Shares kept, such as 0.1,0.5,0.9.", several(options.SHARE), "0.5")
+@option("--pattern", "random, block, outage.", several(click.Choice(list(PATTERNS))), "random")
+@option(
     "--methods",
-    default="flfl,linear",
-    show_default=True,
-    shell_complete=complete_method,
-    help="Names from `flfl methods`.",
+    "Names from `flfl methods`.",
+    several(options.METHOD),
+    "flfl,linear",
+    shell_complete=options.complete_method,
 )
-@click.option(
-    "--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="How many seeds."
-)
-@click.option(
+@option("--seeds", "How many seeds.", click.IntRange(min=1), 1)
+@option(
     "--block-length",
-    type=click.IntRange(min=1),
-    help="Slots in a block.  [default: 24, or 12 for monthly readings]",
+    "Slots in a block.  [default: 24, or 12 for monthly readings]",
+    click.IntRange(min=1),
 )
-@click.option(
+@option(
     "--tune/--no-tune",
-    "tuned",
+    "Choose each method's settings from its grid, on entries cut from the training entries.",
     default=True,
-    show_default=True,
-    help="Choose each method's settings from its grid, on entries cut from the training entries.",
 )
-@privacy_options
-@json_option
+@options.method_options
+@options.json_option
 def evaluate(
-    rates: str,
-    patterns: str,
-    methods: str,
+    rate: list[float],
+    pattern: list[str],
+    methods: list[str],
     seeds: int,
     block_length: int | None,
-    tuned: bool,
+    tune: bool,
     as_json: bool,
-    **files: Any,
+    **given: Any,
 ) -> None:
     """Hide known entries of READINGS and score methods on them.
 
@@ -72,34 +62,29 @@ def evaluate(
       flfl evaluate readings.csv --sensors sensors.csv --rate 0.1,0.5 --methods flfl,linear
       flfl evaluate readings.csv --sites each --added-error 0.5 --methods alone,flfl,pooled
     """
-    settings = privacy_settings(files)
-    chosen = names(methods, "--methods")
-    for name in chosen:
-        find(name)
-    shares = [share(text, "--rate") for text in names(rates, "--rate")]
-    shapes = names(patterns, "--pattern")
-    for shape in shapes:
-        if shape not in PATTERNS:
-            raise InputError(
-                f"unknown pattern {shape!r}", where="--pattern", remedy=f"Use {', '.join(PATTERNS)}"
-            )
-    total = len(shares) * len(shapes) * seeds * len(chosen)
-    done = itertools.count(1)
-    with Progress() as progress:
-        progress.stage(f"reading {files['readings']}")
-        table, sensors = read_tables(**files)
-        progress.step(0, total, "the file read")
+    settings = options.take_settings(given)
+    total, done = len(rate) * len(pattern) * seeds * len(methods), itertools.count(1)
+    with progress() as tell:
+        tell(f"reading {given['readings']}")
+        table, sensors = options.read_tables(**given)
+
+        def report(row: Row) -> None:
+            outcome = row.failed or f"MAE {figure(row.mae)}"
+            last = f"{row.method} {row.pattern} {row.rate} seed {row.seed}: {outcome}"
+            number = next(done)
+            tell(f"{number} of {total}, last {last}", number, total)
+
         rows = evaluate_methods(
             table,
             sensors,
-            rates=shares,
-            methods=chosen,
-            patterns=shapes,
+            rates=rate,
+            methods=methods,
+            patterns=pattern,
             seeds=range(seeds),
             block_length=block_length,
-            options={"flfl": settings},
-            tuned=tuned,
-            report=lambda row: progress.step(next(done), total, _told(row)),
+            options=dict.fromkeys(("flfl", "alone", "pooled"), settings),
+            tuned=tune,
+            report=report,
         )
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
@@ -111,22 +96,9 @@ def evaluate(
         raise FLFLError(f"no method could be scored: {rows[0].method}: {rows[0].failed}")
 
 
-def _told(row: Row) -> str:
-    outcome = row.failed or f"MAE {figure(row.mae)}"
-    return f"{row.method} {row.pattern} {row.rate} seed {row.seed}: {outcome}"
-
-
 def _cells(row: Row) -> list[object]:
     scores = [figure(row.mae), figure(row.rmse)] if row.failed is None else ["failed:", row.failed]
     return [
-        row.method,
-        row.pattern,
-        row.rate,
-        row.seed,
-        *scores,
-        figure(row.coverage, 2),
-        f"{row.seconds:.2f}",
-        row.rounds,
-        size(row.bytes_up),
-        size(row.bytes_down),
-    ]
+        row.method, row.pattern, row.rate, row.seed, *scores, figure(row.coverage, 2),
+        f"{row.seconds:.2f}", row.rounds, size(row.bytes_up), size(row.bytes_down),
+    ]  # fmt: skip

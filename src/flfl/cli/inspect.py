@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from flfl.cli.say import json_option, print_json, print_table
-from flfl.cli.tables import find_tables, optional_table_options
+from flfl.cli.options import json_option, optional_table_options, read_tables
+from flfl.cli.output import print_json, print_table
 from flfl.io.inspection import inspect_table
 
 
@@ -24,14 +24,13 @@ def inspect(as_json: bool, **files: Any) -> None:
       flfl inspect readings.csv --sensors sensors.csv
       flfl inspect openaq.csv --parameter pm25 --json
     """
-    table, sensors = find_tables(**files)
+    table, sensors = read_tables(**files)
     found = inspect_table(table, sensors)
     if as_json:
         print_json(found.as_dict())
         return
     for sentence in (*found.sentences(), *sensors.notes):
         click.echo(sentence)
-    gaps = [[gap.name, gap.gaps, gap.cells] for gap in found.gaps if gap.gaps]
-    if gaps:
+    if gaps := [[gap.name, gap.gaps, gap.cells] for gap in found.gaps if gap.gaps]:
         click.echo()
         print_table(["gap length in slots", "gaps", "cells"], gaps)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.say import json_option, print_json
-from flfl.report.words import count
+from flfl.cli.options import json_option
+from flfl.cli.output import print_json
+from flfl.report.content import count
 from flfl.service.keys import (
     BROKER,
     REVOKED,

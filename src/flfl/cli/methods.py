@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from flfl.cli.say import json_option, print_json, print_table
-from flfl.methods import Method
+from flfl.cli.options import json_option
+from flfl.cli.output import print_json, print_table
 from flfl.methods import methods as known_methods
 
 
@@ -18,22 +18,16 @@ def methods(as_json: bool) -> None:
     Example:
       flfl methods --json
     """
+    known = known_methods().values()
     if as_json:
         keys = ("name", "federated", "needs", "available", "summary")
-        print_json(
-            {"methods": [{key: getattr(m, key) for key in keys} for m in known_methods().values()]}
-        )
+        print_json({"methods": [{key: getattr(one, key) for key in keys} for one in known]})
         return
-    print_table(
-        ["name", "federated", "needs"],
-        [[m.name, "yes" if m.federated else "no", _needs(m)] for m in known_methods().values()],
-    )
+    rows = []
+    for one in known:
+        needs = f"{one.needs or '-'}{'' if one.available else ' (not installed)'}"
+        rows.append([one.name, "yes" if one.federated else "no", needs])
+    print_table(["name", "federated", "needs"], rows)
     click.echo()
-    for method in known_methods().values():
-        click.echo(f"{method.name}: {method.summary}")
-
-
-def _needs(method: Method) -> str:
-    if method.needs is None:
-        return "-"
-    return method.needs if method.available else f"{method.needs} (not installed)"
+    for one in known:
+        click.echo(f"{one.name}: {one.summary}")

@@ -2,116 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flfl.cli.outcome import Outputs, say
-from flfl.cli.plan import say_plan
-from flfl.cli.privacy import method_options, privacy_options, privacy_settings, taken
-from flfl.cli.say import Progress, json_option, seed_option
-from flfl.cli.tables import input_files, read_tables, table_options
-from flfl.cli.types import GapType, LimitsType, complete_method
-from flfl.errors import InputError
-from flfl.estimators.saved_model import load_model, save_model
-from flfl.io.write import check_writable
-from flfl.recovery import Recovery
+from flfl.cli import options
+from flfl.cli.options import PATH, option
+from flfl.cli.output import (
+    Outputs,
+    check_before,
+    named,
+    print_json,
+    print_recovery,
+    progress,
+    write_recovery,
+)
+from flfl.estimators.owners import partition
+from flfl.estimators.saved_model import load_model
+from flfl.io.inspection import inspect_table
+from flfl.io.sensors import Sensors
+from flfl.io.table import Table
+from flfl.recovery import Rules
 from flfl.recovery import recover as recover_table
-
-_SETTINGS = (
-    "method", "seed", "max_gap", "min_readings", "bounds", "effort", "rank", "rounds",
-    "transformation",
-)  # fmt: skip
+from flfl.report.content import count
 
 
 @click.command()
-@table_options
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.",
-)
-@click.option(
+@options.table_options
+@option("--out", "Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.", PATH)
+@option(
     "--flags",
-    "flags_path",
-    type=click.Path(path_type=Path),
-    help="Also write a long table (.csv, .csv.gz, .parquet): time, sensor, value, flag, lower,"
-    " upper, method, reason, run_id.",
+    "Also write a long table (.csv, .csv.gz, .parquet): time, sensor, value, flag, lower, upper,"
+    " method, reason, run_id.",
+    PATH,
 )
-@click.option(
+@option(
     "--report",
-    "page_path",
-    type=click.Path(path_type=Path),
-    help="Also write a page to look at (.html): map, series, scores, what left the sites.",
+    "Also write a page to look at (.html): map, series, scores, what left the sites.",
+    PATH,
 )
-@click.option(
+@option(
     "--publish",
-    "publish_path",
-    type=click.Path(path_type=Path),
-    help="Also write a table that may be published: filled from noisy copies, without a reading.",
+    "Also write a table that may be published: filled from noisy copies, without a reading.",
+    PATH,
 )
-@click.option(
+@option(
     "--max-gap",
-    type=GapType(),
-    help="Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
+    "Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
+    options.GAP,
 )
-@click.option(
-    "--min-readings",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Leave sensors with fewer readings empty.",
-)
-@click.option(
+@option("--min-readings", "Leave sensors with fewer readings empty.", click.IntRange(min=0), 0)
+@option(
     "--bounds",
-    type=LimitsType(),
-    metavar="LOW,HIGH",
-    help="Physical limits, such as 0,500 or, with an open end, 0, : what is filled stays inside.",
+    "Physical limits, such as 0,500 or, with an open end, 0, : what is filled stays inside.",
+    options.LIMITS,
 )
-@click.option(
+@option(
     "--method",
-    default="flfl",
-    show_default=True,
-    shell_complete=complete_method,
-    help="See `flfl methods`.",
+    "See `flfl methods`.",
+    options.METHOD,
+    "flfl",
+    shell_complete=options.complete_method,
 )
-@privacy_options
-@click.option(
-    "--effort",
-    type=click.Choice(["quick", "full"]),
-    help="quick leaves the costly trees out.  [default: full]",
+@options.method_options
+@option(
+    "--save-model", "Keep the run (.npz, readable by you only; it holds the noisy copies).", PATH
 )
-@method_options
-@click.option("--rounds", type=click.IntRange(min=1), help="Of the shared fit.  [default: 5]")
-@click.option(
-    "--save-model",
-    "model_out",
-    type=click.Path(path_type=Path),
-    help="Keep the run (.npz, readable by you only; it holds the noisy copies).",
-)
-@click.option(
+@option(
     "--warm-start",
-    "model_in",
-    type=click.Path(path_type=Path),
-    help="Go on from a kept run: READINGS is that run's table with new rows at the end.",
+    "Go on from a kept run: READINGS is that run's table with new rows at the end.",
+    PATH,
 )
 @click.option(
     "--dry-run", is_flag=True, help="Say what was understood and what would be done; write nothing."
 )
-@seed_option
-@json_option
-def recover(
-    out: Path | None,
-    flags_path: Path | None,
-    page_path: Path | None,
-    publish_path: Path | None,
-    model_out: Path | None,
-    model_in: Path | None,
-    dry_run: bool,
-    as_json: bool,
-    **files: Any,
-) -> None:
+@options.seed_option
+@options.json_option
+def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Fill the gaps of READINGS.
 
     READINGS is CSV (wide or long, optionally .gz), Parquet or NetCDF. Observed values are never
@@ -127,38 +96,64 @@ def recover(
       flfl recover readings.csv --max-gap 2d --dry-run
       flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
     """
-    options = privacy_settings(files) | taken(files, _SETTINGS)
-    outputs = Outputs(out, flags_path, page_path, publish_path)
-    if not dry_run and out is None:
+    outputs = {name: given.pop(name) for name in ("out", "flags", "report", "publish")}
+    kept = {"save_model": given.pop("save_model")}
+    if not dry_run and outputs["out"] is None:
         raise click.UsageError("Missing option '--out'.")
-    outputs.check(input_files(**files))
-    if model_out is not None:
-        check_writable(model_out, inputs=input_files(**files), suffixes=(".npz",))
-    warm_start = None if model_in is None else load_model(model_in)
-    with Progress() as progress:
-        progress.stage(f"reading {files['readings']}")
-        table, sensors = read_tables(**files)
+    rules = ("method", "seed", "max_gap", "min_readings", "bounds")
+    settings = options.take_settings(given)
+    settings |= {name: value for name in rules if (value := given.pop(name)) is not None}
+    check_before(outputs | kept, **given)
+    earlier = None if warm_start is None else load_model(warm_start)
+    with progress() as tell:
+        tell(f"reading {given['readings']}")
+        table, sensors = options.read_tables(**given)
         if dry_run:
-            say_plan(table, sensors, options, outputs, as_json)
+            _print_plan(table, sensors, settings, outputs, as_json)
             return
         result = recover_table(
             table,
             sensors,
-            progress=progress.rounds,
-            stage=progress.stage,
-            warm_start=warm_start,
-            **options,
+            progress=lambda done, total, *_: tell(f"round {done} of at most {total}", done, total),
+            stage=tell,
+            warm_start=earlier,
+            **settings,
         )
-        if model_out is not None:
-            _keep(model_out, result)
-        progress.stage("writing")
-        outputs.write(result, table, sensors, options)
-    say(result, outputs, as_json)
+        tell("writing")
+        write_recovery(outputs | kept, result, table, sensors, settings)
+    print_recovery(result, outputs, as_json)
 
 
-def _keep(path: Path, result: Recovery) -> None:
-    if result.remembered is None:
-        raise InputError(
-            "there is no shared model to keep", where=str(path), remedy="Leave --save-model out"
-        )
-    save_model(path, result.remembered)
+def _print_plan(
+    table: Table, sensors: Sensors, settings: Mapping[str, Any], outputs: Outputs, as_json: bool
+) -> None:
+    """What was understood of a file, and what would be done with it."""
+    rules = Rules(settings.get("max_gap"), settings["min_readings"], settings.get("bounds"))
+    refusals, notes = rules.refusals(table), rules.notes(table)
+    found, sites = inspect_table(table, sensors), len(partition(sensors).site_names)
+    refused = sum(refusals.values())
+    filled, method = found.missing - refused, settings["method"]
+    if as_json:
+        plan = {
+            "method": method,
+            "sites": sites,
+            "would_recover": filled,
+            "would_refuse": refused,
+            "refusals": refusals,
+            "settings": dict(settings),
+            "plan_notes": notes,
+            "dry_run": True,
+        }
+        print_json(found.as_dict() | plan | named(outputs))
+        return
+    for sentence in (*found.sentences(), *sensors.notes, *notes):
+        click.echo(sentence)
+    why = "; ".join(f"{reason}: {cells}" for reason, cells in refusals.items())
+    click.echo(
+        f"With these settings {method} would recover {filled} cells of"
+        f" {count(found.sensors, 'sensor')} at {count(sites, 'site')} and refuse {refused}"
+        + (f" ({why})." if why else ".")
+    )
+    if paths := [path for path in named(outputs).values() if path is not None]:
+        click.echo(f"It would write {', '.join(paths)}.")
+    click.echo("Dry run: nothing was written.")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.say import json_option, print_json, print_table
+from flfl.cli.options import json_option
+from flfl.cli.output import print_json, print_table
 from flfl.service.status import network_status
 
 

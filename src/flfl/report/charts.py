@@ -13,29 +13,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
+from bokeh import models
 from bokeh.embed import json_item
-from bokeh.models import (
-    BoxAnnotation,
-    BoxZoomTool,
-    ColorBar,
-    ColumnDataSource,
-    CustomJS,
-    DatetimeTickFormatter,
-    FactorRange,
-    FixedTicker,
-    HoverTool,
-    LinearColorMapper,
-    PanTool,
-    PlainText,
-    Range1d,
-    TapTool,
-    WheelZoomTool,
-)
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 from bokeh.transform import dodge
 from numpy.typing import NDArray
+
+from flfl.recovery import GapScore
 
 Array = NDArray[np.float64]
 Chart: TypeAlias = figure
@@ -47,23 +34,22 @@ _LONGEST_NAME = 16
 
 @dataclass(frozen=True)
 class Axis:
-    """The time axis: its ends, and what it is called."""
+    """The time axis: the ends of its first and last slot, the usual step, and what it is called."""
 
-    start: float
-    end: float
+    low: float
+    high: float
     step: float
     label: str
     is_time: bool
 
-    @property
-    def type(self) -> str:
-        """In Bokeh's words."""
-        return "datetime" if self.is_time else "linear"
-
-    @property
-    def edges(self) -> tuple[float, float]:
-        """The ends of the first and the last slot."""
-        return self.start - self.step / 2, self.end + self.step / 2
+    @classmethod
+    def of(cls, index: pd.Index, places: Array) -> Axis:
+        """The axis of a table, whose slots have these places on it."""
+        step = float(np.median(np.diff(places))) if len(places) > 1 else 1.0
+        low, high = float(places[0]) - step / 2, float(places[-1]) + step / 2
+        if not isinstance(index, pd.DatetimeIndex):
+            return cls(low, high, step, "slot", is_time=False)
+        return cls(low, high, step, "time" if index.tz is None else "time (UTC)", is_time=True)
 
 
 def library() -> str:
@@ -77,6 +63,20 @@ def as_text(chart: Chart, place: str) -> str:
     return json.dumps(json_item(chart, place))
 
 
+def _chart(name: str, height: int, axis: Axis | None = None, **options: Any) -> Chart:
+    """An empty chart, as wide as its place; along time where an axis is given."""
+    options = {"tools": [], "toolbar_location": None, "sizing_mode": "stretch_width"} | options
+    if axis is None:
+        return figure(name=name, height=height, **options)
+    kind = "datetime" if axis.is_time else "linear"
+    chart = figure(name=name, height=height, x_axis_type=kind, x_axis_label=axis.label, **options)
+    if axis.is_time:
+        chart.xaxis.formatter = models.DatetimeTickFormatter(
+            hourmin="%H:%M", hours="%H:%M", days="%d %b", months="%b %Y", years="%Y"
+        )
+    return chart
+
+
 def sensor_map(coordinates: Array, kind: str) -> Chart:
     """Sensors where they stand, equal scales in both directions; coloured by the script."""
     if kind == "latlon":
@@ -85,91 +85,79 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         shorten = float(np.cos(np.deg2rad(np.clip(y.mean(), -80, 80))))
     else:
         (x, y), labels, shorten = coordinates.T, ("x (m)", "y (m)"), 1.0
-    chart = figure(
-        name="map",
-        height=_TALL,
+    chart = _chart(
+        "map",
+        _TALL,
         match_aspect=True,
         aspect_scale=shorten,
-        tools=[TapTool(callback=None)],
-        toolbar_location=None,
+        tools=[models.TapTool(callback=None)],
         x_axis_label=labels[0],
         y_axis_label=labels[1],
-        sizing_mode="stretch_width",
     )
     chart.x_range.range_padding = chart.y_range.range_padding = 0.08
-    points = ColumnDataSource(
+    points = models.ColumnDataSource(
         {"x": x, "y": y, "colour": np.full(len(x), np.nan), "name": [""] * len(x)},
         name="map-points",
     )
-    mapper = LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
+    mapper = models.LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
     dot = float(np.clip(100 / np.sqrt(len(x)), 5, 13))
     drawn = chart.scatter(
         "x", "y", source=points, size=dot, line_width=1, name="map-dots",
         fill_color={"field": "colour", "transform": mapper},
     )  # fmt: skip
     drawn.nonselection_glyph = drawn.selection_glyph = None
-    ring = ColumnDataSource({"x": [], "y": []}, name="map-ring")
+    ring = _empty("map-ring", "x", "y")
     chart.scatter(
         "x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen"
     )
     chart.add_tools(
-        HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
+        models.HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
     )
-    chart.add_layout(ColorBar(color_mapper=mapper, width=10, name="map-bar", padding=8), "right")
-    _tell(points.selected, "indices", "flfl-map")
+    chart.add_layout(
+        models.ColorBar(color_mapper=mapper, width=10, name="map-bar", padding=8), "right"
+    )
+    points.selected.js_on_change("indices", _event("flfl-map"))
     return chart
 
 
 def series(axis: Axis, unit: str | None) -> Chart:
     """One sensor: observed points, the recovered line in its interval, refused stretches."""
-    low, high = axis.edges
-    chart = figure(
-        name="series",
-        height=_TALL,
-        x_axis_type=axis.type,
-        x_range=Range1d(low, high, bounds=(low, high), min_interval=3 * axis.step),
-        y_range=Range1d(0, 1),
-        tools=[],
+    bounds = (axis.low, axis.high)
+    chart = _chart(
+        "series",
+        _TALL,
+        axis,
+        x_range=models.Range1d(*bounds, bounds=bounds, min_interval=3 * axis.step),
+        y_range=models.Range1d(0, 1),
         toolbar_location="right",
-        sizing_mode="stretch_width",
-        x_axis_label=axis.label,
         y_axis_label=_measured("reading", unit),
     )
-    _label_times(chart, axis)
-    pan, wheel = (
-        PanTool(dimensions="width"),
-        WheelZoomTool(dimensions="width", modifiers={"ctrl": True}),
-    )
-    chart.add_tools(pan, BoxZoomTool(dimensions="width"), wheel)
+    pan = models.PanTool(dimensions="width")
+    wheel = models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
+    chart.add_tools(pan, models.BoxZoomTool(dimensions="width"), wheel)
     chart.toolbar.active_drag, chart.toolbar.active_scroll = pan, wheel
     chart.toolbar.logo = None
     _draw_series(chart, axis)
     for end in ("start", "end"):
-        _tell(chart.x_range, end, "flfl-view")
+        chart.x_range.js_on_change(end, _event("flfl-view"))
     return chart
 
 
 def _draw_series(chart: Chart, axis: Axis) -> None:
-    strips = ColumnDataSource({"x0": [], "x1": []}, name="refused")
     chart.vstrip(
-        x0="x0", x1="x1", source=strips, name="draw-refused",
+        x0="x0", x1="x1", source=_empty("refused", "x0", "x1"), name="draw-refused",
         hatch_pattern="right_diagonal_line", hatch_scale=8, hatch_weight=1, line_width=0,
     )  # fmt: skip
-    band = ColumnDataSource({"x": [], "y": []}, name="band")
-    chart.patch("x", "y", source=band, name="draw-band", line_width=0)
-    line = ColumnDataSource({"x": [], "y": []}, name="line")
-    chart.line("x", "y", source=line, name="draw-line", line_width=1.5)
-    marks = {}
-    for flag, marker in {"observed": "circle", "recovered": "diamond"}.items():
-        points = ColumnDataSource({"x": [], "y": [], "text": []}, name=flag)
-        marks[flag] = chart.scatter(
-            "x", "y", source=points, marker=marker, size=4, line_width=0,
-            name=f"draw-{flag}",
-        )  # fmt: skip
+    chart.patch("x", "y", source=_empty("band", "x", "y"), name="draw-band", line_width=0)
+    chart.line("x", "y", source=_empty("line", "x", "y"), name="draw-line", line_width=1.5)
     when = ("at", "@x{%F %H:%M}" if axis.is_time else "@x{0.[000]}")
-    for flag, drawn in marks.items():
+    for flag, marker in {"observed": "circle", "recovered": "diamond"}.items():
+        points = _empty(flag, "x", "y", "text")
+        drawn = chart.scatter(
+            "x", "y", source=points, marker=marker, size=4, line_width=0, name=f"draw-{flag}"
+        )
         chart.add_tools(
-            HoverTool(
+            models.HoverTool(
                 renderers=[drawn],
                 tooltips=[(flag, "@text"), when],
                 formatters={"@x": "datetime" if axis.is_time else "numeral"},
@@ -181,60 +169,59 @@ def _draw_series(chart: Chart, axis: Axis) -> None:
 
 def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Chart:
     """Sensors x time: what was observed, recovered, refused. ``shares`` as in ``coverage``."""
-    low, high = axis.edges
     rows = len(names)
-    chart = figure(
-        name="heat",
-        height=int(np.clip(13 * rows, 120, 720)) + 60,
-        x_axis_type=axis.type,
-        x_range=Range1d(low, high),
-        y_range=Range1d(rows, 0),
-        tools=[],
-        toolbar_location=None,
-        sizing_mode="stretch_width",
-        x_axis_label=axis.label,
+    chart = _chart(
+        "heat",
+        int(np.clip(13 * rows, 120, 720)) + 60,
+        axis,
+        x_range=models.Range1d(axis.low, axis.high),
+        y_range=models.Range1d(rows, 0),
     )
-    _label_times(chart, axis)
-    mapper = LinearColorMapper(palette=["#000000"] * 26, low=0, high=25, name="heat-colours")
+    mapper = models.LinearColorMapper(palette=["#000000"] * 26, low=0, high=25, name="heat-colours")
     # Bokeh draws an image upwards from y, and this axis runs downwards.
-    chart.image(image=[shares], x=low, y=0, dw=high - low, dh=rows, color_mapper=mapper)
+    wide = axis.high - axis.low
+    chart.image(image=[shares], x=axis.low, y=0, dw=wide, dh=rows, color_mapper=mapper)
     every = -(-rows // _MOST_NAMES)
     ticks = [row + 0.5 for row in range(0, rows, every)]
-    chart.yaxis.ticker = FixedTicker(ticks=ticks)
+    chart.yaxis.ticker = models.FixedTicker(ticks=ticks)
     chart.yaxis.major_label_overrides = {
-        tick: PlainText(text=_short(names[int(tick)])) for tick in ticks
+        tick: models.PlainText(text=_short(names[int(tick)])) for tick in ticks
     }
     chart.yaxis.major_tick_line_color = None
     chart.grid.visible = False
-    chart.add_layout(BoxAnnotation(name="heat-window", level="overlay", line_width=1.5))
+    chart.add_layout(models.BoxAnnotation(name="heat-window", level="overlay", line_width=1.5))
     chart.add_layout(
-        BoxAnnotation(name="heat-row", level="overlay", fill_alpha=0, line_width=2, line_alpha=1)
+        models.BoxAnnotation(
+            name="heat-row", level="overlay", fill_alpha=0, line_width=2, line_alpha=1
+        )
     )
     chart.js_on_event("tap", _event("flfl-heat", "cb_obj.y"))
     return chart
 
 
-def gap_scores(labels: Sequence[str], errors: dict[str, list[float]], unit: str | None) -> Chart:
-    """Error on hidden readings by length of their gap, a bar a method."""
-    data: dict[str, Any] = {"gap": list(labels)} | errors
-    chart = figure(
-        name="gaps",
-        height=300,
-        x_range=FactorRange(factors=list(labels)),
-        tools=[],
-        toolbar_location=None,
-        sizing_mode="stretch_width",
+def gap_scores(scores: Sequence[GapScore], ways: Sequence[str], unit: str | None) -> Chart:
+    """Error on hidden readings by length of their gap, one bar for each way to recover."""
+    labels = [_lengths(score) for score in scores]
+    errors = dict(
+        zip(ways, zip(*(score.mae.values() for score in scores), strict=True), strict=True)
+    )
+    chart = _chart(
+        "gaps",
+        300,
+        x_range=models.FactorRange(factors=labels),
         x_axis_label="length of the gap (slots)",
         y_axis_label=_measured("mean absolute error", unit),
     )
-    source = ColumnDataSource(data)
+    source = models.ColumnDataSource(
+        {"gap": labels} | {way: list(row) for way, row in errors.items()}
+    )
     for i, name in enumerate(errors):
         bars = chart.vbar(
             x=dodge("gap", 0.27 * (i - (len(errors) - 1) / 2), range=chart.x_range),
             top=name, source=source, width=0.24, line_width=0, name=f"bars-{i}",
         )  # fmt: skip
         chart.add_tools(
-            HoverTool(
+            models.HoverTool(
                 renderers=[bars],
                 tooltips=[("gap", "@gap"), (name, f"@{{{name}}}{{0.[000]}}")],
                 visible=False,
@@ -245,27 +232,28 @@ def gap_scores(labels: Sequence[str], errors: dict[str, list[float]], unit: str 
     return chart
 
 
-def _label_times(chart: Chart, axis: Axis) -> None:
-    if axis.is_time:
-        chart.xaxis.formatter = DatetimeTickFormatter(
-            hourmin="%H:%M", hours="%H:%M", days="%d %b", months="%b %Y", years="%Y"
-        )
+def _empty(name: str, *columns: str) -> models.ColumnDataSource:
+    """Data that the page's script fills in."""
+    return models.ColumnDataSource({column: [] for column in columns}, name=name)
 
 
-def _measured(what: str, unit: str | None) -> PlainText:
-    return PlainText(text=what if unit is None else f"{what} ({unit})")
+def _measured(what: str, unit: str | None) -> models.PlainText:
+    return models.PlainText(text=what if unit is None else f"{what} ({unit})")
+
+
+def _lengths(score: GapScore) -> str:
+    if score.longest is None:
+        return f"{score.shortest}+"
+    several = score.longest != score.shortest
+    return f"{score.shortest}-{score.longest}" if several else f"{score.shortest}"
 
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _event(name: str, detail: str = "null") -> CustomJS:
+def _event(name: str, detail: str = "null") -> models.CustomJS:
     """Bokeh's event as one of the page's own, for the page's script to hear."""
-    return CustomJS(
+    return models.CustomJS(
         code=f"document.dispatchEvent(new CustomEvent({json.dumps(name)}, {{detail: {detail}}}))"
     )
-
-
-def _tell(model: Any, name: str, event: str) -> None:
-    model.js_on_change(name, _event(event))

@@ -1,24 +1,22 @@
-"""What the page says: its sentences and tables, without any markup."""
+"""What the page says, without any markup; its words for numbers serve the command line too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
-from flfl.methods import find
-from flfl.recovery import Recovery, SensorScore
+from flfl.io.write import FLAGS
+from flfl.methods import Method, find
+from flfl.recovery import Recovery
 from flfl.recovery.scores import ALONE, SITE
 from flfl.recovery.verdict import span
-from flfl.report.words import count, figure, size, what_left
 
 Rows = list[tuple[str, ...]]
 WAYS = {
@@ -28,83 +26,128 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Content:
-    """Everything in words.
+def count(number: int, noun: str) -> str:
+    """A number and its noun.
 
-    Attributes
-    ----------
-    title, subtitle : of the page
-    verdict : paragraphs: what the network gained, what left each site
-    tiles : pairs of a large figure and what it is
-    methods, overall, gaps : the columns and rows of the scores
-    sensors : one mapping a sensor, for the table and the script
-    traffic, facts, settings : tables of the run
-    understood : what the file holds
-    notes : what else was understood and decided
-    about : which run it was, and what made it
+    Examples
+    --------
+    >>> count(1, "sensor"), count(0, "sensor")
+    ('1 sensor', '0 sensors')
     """
-
-    title: str
-    subtitle: str
-    verdict: list[str]
-    tiles: list[tuple[str, str]]
-    methods: list[str]
-    overall: Rows
-    gaps: Rows
-    sensors: list[dict[str, Any]]
-    traffic: Rows
-    facts: Rows
-    settings: Rows
-    understood: list[str]
-    notes: list[str]
-    about: Rows
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def write_content(
-    result: Recovery, table: Table, sensors: Sensors, settings: Mapping[str, object], title: str
-) -> Content:
-    """Put a run into words."""
-    summary = result.summary()
-    understood = inspect_table(table, sensors).understood()
-    return Content(
-        title=title or (table.source.path.name if table.source else "Recovered readings"),
-        subtitle=_subtitle(summary, table),
-        verdict=[
-            text for text in (result.verdict, what_left(summary, find(result.method))) if text
-        ],
-        tiles=_tiles(result, summary),
-        methods=_methods(result),
-        overall=_overall(result),
-        gaps=[
-            (span(score), str(score.count), *(figure(error) for error in score.mae.values()))
-            for score in result.by_gap_length
-        ],
-        sensors=_sensors(result, table),
-        traffic=_traffic(result),
-        facts=_facts(result, summary),
-        settings=[(str(name), _setting(value)) for name, value in settings.items()],
-        understood=list(understood),
-        notes=[note for note in summary["notes"] if note not in understood],
-        about=_about(result),
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number with so many significant digits; a dash for none.
+
+    Examples
+    --------
+    >>> figure(0.123456), figure(1234.5), figure(None)
+    ('0.1235', '1234', '-')
+    """
+    if value is None or not math.isfinite(value):
+        return "-"
+    shown = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in shown and abs(value) >= 1 else shown
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> size(999), size(2_500_000)
+    ('999 B', '2.5 MB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    power = min(int(math.log10(count)) // 3, 3)
+    return f"{count / 1000**power:.1f} {'kMG'[power - 1]}B"
+
+
+def what_left(summary: Mapping[str, Any], method: Method) -> str:
+    """Plain sentences on what left the sites, from the figures of a run."""
+    if method.pooled:
+        return "Every reading was brought to one place: this method keeps nothing at home."
+    if not method.federated or (method.name == "flfl" and not summary["numbers_per_reading"]):
+        return "No reading, and no copy of one, left any site: each was filled from its own."
+    sites = max(summary["sites"], 1)
+    sent = (
+        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
+        f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
+        f" {size(summary['bytes_raw'] / sites)}."
     )
-
-
-def _methods(result: Recovery) -> list[str]:
-    """The ways to recover that were scored by gap length, in the words of the page."""
-    return [_way(name) for name in result.by_gap_length[0].mae] if result.by_gap_length else []
-
-
-def _way(name: str) -> str:
-    return WAYS.get(name, name)
-
-
-def _subtitle(summary: dict[str, Any], table: Table) -> str:
-    first, last = (_when(table.values.index[i]) for i in (0, -1))
+    if method.name != "flfl":
+        return f"{sent} Nothing was added that would hide the readings from the coordinator."
+    numbers = f"{100 * summary['numbers_per_reading']:.0f} numbers for every 100 readings"
+    saw = f"each owner's own part of {numbers}: nothing hid it."
+    if summary["secure"]:
+        saw = f"{numbers}, each a sum over all owners."
     return (
-        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
-        f" {count(summary['slots'], 'slot')} from {first} to {last}"
+        f"{sent} {_copies(summary)} The coordinator saw {saw} Also public: where each sensor"
+        " stands, when it has readings, how large its errors are, and its loadings."
     )
+
+
+def _copies(summary: Mapping[str, Any]) -> str:
+    """How noisy the copies are, and what that means."""
+    median = summary["added_error"]["median"]
+    if not median:
+        return (
+            "No noise was added (added error 0): what left each owner is made from its readings"
+            " themselves, and the coordinator was trusted with it."
+        )
+    unit = summary["added_error"]["unit"] or "(in the file's units)"
+    apart = 100 * summary["guarantee"][0]["told_apart"]
+    return (
+        "What left each owner is made from noisy copies of its readings, with an added error of"
+        f" typically {figure(median, 2)} {unit}: two values of one reading that differ by so much"
+        f" are told apart correctly at most {apart:.0f} % of the time, whoever looks. Slow"
+        " events, and events at several sensors, show more."
+    )
+
+
+def content_of(
+    result: Recovery, table: Table, sensors: Sensors, settings: Mapping[str, object], title: str
+) -> dict[str, Any]:
+    """A run in words, by the names that ``assets/page.html`` uses."""
+    summary = result.summary()
+    understood = list(inspect_table(table, sensors).understood())
+    said = (result.verdict, what_left(summary, find(result.method)))
+    gaps = result.by_gap_length
+    first, last = (_when(table.values.index[i]) for i in (0, -1))
+    return {
+        "title": title or (table.source.path.name if table.source else "Recovered readings"),
+        "subtitle": f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        f" {count(summary['slots'], 'slot')} from {first} to {last}",
+        "verdict": [text for text in said if text],
+        "tiles": _tiles(result, summary),
+        "methods": [WAYS.get(name, name) for name in gaps[0].mae] if gaps else [],
+        "overall": [
+            (
+                WAYS.get(name, name),
+                figure(scores["mae"]),
+                figure(scores["rmse"]),
+                _percent(scores.get("coverage", math.nan)),
+            )
+            for name, scores in result.scores.items()
+        ],
+        "gaps": [(span(one), str(one.count), *map(figure, one.mae.values())) for one in gaps],
+        "sensors": _sensors(result, table),
+        "traffic": _traffic(result),
+        "facts": _facts(result, summary),
+        "settings": [
+            (name, "-" if value is None else str(value)) for name, value in settings.items()
+        ],
+        "understood": understood,
+        "notes": [note for note in summary["notes"] if note not in understood],
+        "about": [
+            ("Run", result.run_id),
+            ("Method", result.method),
+            ("flfl", version("flfl")),
+            ("Seconds", f"{result.seconds:.1f}"),
+        ],
+    }
 
 
 def _when(place: object) -> str:
@@ -113,130 +156,85 @@ def _when(place: object) -> str:
     return str(place.date()) if place == place.normalize() else f"{place:%Y-%m-%d %H:%M}"
 
 
-def _tiles(result: Recovery, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    cells = max(summary["sensors"] * summary["slots"], 1)
-    tiles = [
-        (
-            f"{summary[flag]:,}".replace(",", "\u202f"),
-            f"{flag}, {100 * summary[flag] / cells:.1f} %",
-        )
-        for flag in ("observed", "recovered", "refused")
-    ]
-    label = next(iter(result.scores), None)
-    if label is not None:
-        tiles.append((figure(result.scores[label]["mae"]), "mean absolute error, hidden readings"))
-        if SITE in result.scores:
-            tiles.append((figure(result.scores[SITE]["mae"]), "the same, each site alone"))
-        else:
-            alone = min(result.scores[name]["mae"] for name in ALONE)
-            tiles.append((figure(alone), "the same, each sensor alone"))
-    added = summary["added_error"]["median"]
-    if math.isfinite(added):
-        tiles.append((figure(added, 2), _named("added error of what left", result.unit)))
-    return tiles
-
-
-def _named(what: str, unit: str | None) -> str:
-    return f"{what} ({unit})" if unit else what
-
-
-def _overall(result: Recovery) -> Rows:
-    return [
-        (
-            _way(name),
-            figure(scores["mae"]),
-            figure(scores["rmse"]),
-            f"{100 * scores['coverage']:.0f} %"
-            if math.isfinite(scores.get("coverage", np.nan))
-            else "-",
-        )
-        for name, scores in result.scores.items()
-    ]
-
-
-def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
-    counts = {
-        flag: (result.flags.to_numpy() == flag).sum(axis=0)
-        for flag in ("observed", "recovered", "refused")
-    }
-    slots = max(len(result.flags), 1)
-    units = table.units or ("",) * len(table.sensor_ids)
-    return [
-        {
-            "name": score.sensor,
-            "site": result.sites[i],
-            "unit": units[i],
-            **{flag: int(number[i]) for flag, number in counts.items()},
-            "share": float(counts["recovered"][i] / slots),
-            "hidden": score.count,
-            "errors": [_finite(error) for error in score.mae.values()],
-            "gains": _gain(score),
-            "added": _finite(result.added_error.iloc[i]),
-        }
-        for i, score in enumerate(result.by_sensor)
-    ]
-
-
-def _gain(score: SensorScore) -> str | None:
-    if not score.count:
-        return None
-    return "yes" if score.gains else "loses" if score.loses else "too close"
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if math.isfinite(share) else "-"
 
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _traffic(result: Recovery) -> Rows:
-    """Bytes and messages of every kind, the largest first."""
-    traffic = result.traffic
-    kinds = sorted(
-        {*traffic.up, *traffic.down}, key=lambda kind: -(traffic.up[kind] + traffic.down[kind])
-    )
-    rows = [
+def _named(what: str, unit: str | None) -> str:
+    return f"{what} ({unit})" if unit else what
+
+
+def _tiles(result: Recovery, summary: Mapping[str, Any]) -> Rows:
+    """Large figures, and what each is."""
+    cells = max(summary["sensors"] * summary["slots"], 1)
+    tiles: Rows = [
         (
-            kind,
-            size(traffic.up[kind]),
-            str(traffic.messages_up[kind]),
-            size(traffic.down[kind]),
-            str(traffic.messages_down[kind]),
+            f"{summary[flag]:,}".replace(",", "\u202f"),
+            f"{flag}, {100 * summary[flag] / cells:.1f} %",
         )
-        for kind in kinds
+        for flag in FLAGS
     ]
-    total = (
-        "all",
-        size(traffic.bytes_up),
-        str(traffic.messages_up.total()),
-        size(traffic.bytes_down),
-        str(traffic.messages_down.total()),
-    )
-    return [*rows, total] if rows else []
+    if result.scores:
+        ours, *_ = result.scores.values()
+        tiles.append((figure(ours["mae"]), "mean absolute error, hidden readings"))
+        others = [SITE] if SITE in result.scores else list(ALONE)
+        best = min(result.scores[name]["mae"] for name in others)
+        whose = "site" if SITE in result.scores else "sensor"
+        tiles.append((figure(best), f"the same, each {whose} alone"))
+    added = summary["added_error"]["median"]
+    if math.isfinite(added):
+        tiles.append((figure(added, 2), _named("added error of what left", result.unit)))
+    return tiles
 
 
-def _facts(result: Recovery, summary: dict[str, Any]) -> Rows:
+def _sensors(result: Recovery, table: Table) -> list[dict[str, Any]]:
+    """One mapping for each sensor, for the table and the script."""
+    flags = result.flags.to_numpy()
+    counts = {flag: (flags == flag).sum(axis=0) for flag in FLAGS}
+    units = table.units or ("",) * len(table.sensor_ids)
+    rows = []
+    for i, score in enumerate(result.by_sensor):
+        gains = "yes" if score.gains else "loses" if score.loses else "too close"
+        rows.append(
+            {
+                "name": score.sensor,
+                "site": result.sites[i],
+                "unit": units[i],
+                **{flag: int(number[i]) for flag, number in counts.items()},
+                "share": float(counts["recovered"][i] / max(len(flags), 1)),
+                "hidden": score.count,
+                "errors": [_finite(error) for error in score.mae.values()],
+                "gains": gains if score.count else None,
+                "added": _finite(result.added_error.iloc[i]),
+            }
+        )
+    return rows
+
+
+def _traffic(result: Recovery) -> Rows:
+    """Bytes and messages of every kind, the largest first, and their sums."""
+    sent = result.traffic
+    kinds = sorted({*sent.up, *sent.down}, key=lambda kind: -(sent.up[kind] + sent.down[kind]))
+    counts = (sent.up, sent.messages_up, sent.down, sent.messages_down)
+    rows = [(kind, [counter[kind] for counter in counts]) for kind in kinds]
+    if rows:
+        rows.append(("all", [counter.total() for counter in counts]))
+    return [(kind, size(n[0]), str(n[1]), size(n[2]), str(n[3])) for kind, n in rows]
+
+
+def _facts(result: Recovery, summary: Mapping[str, Any]) -> Rows:
     added = summary["added_error"]["median"]
     exchanges = ", ".join(f"{name} {number}" for name, number in summary["exchanges"].items())
-    facts: Rows = [
-        (_named("Added error, median sensor", result.unit), figure(_finite(added), 3)),
+    return [
+        (_named("Added error, median sensor", result.unit), figure(added, 3)),
         ("Numbers released for a reading", f"{summary['numbers_per_reading']:.3f}"),
         ("Rounds", str(summary["rounds"])),
         ("Exchanges", exchanges or "-"),
         ("Sums hidden from the coordinator", "yes" if summary["secure"] else "no"),
         ("Size of the readings themselves", size(summary["bytes_raw"])),
-    ]
-    facts += [(f"Refused: {why}", f"{number} cells") for why, number in result.refusals().items()]
-    return facts
-
-
-def _setting(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
-def _about(result: Recovery) -> Rows:
-    """What made the page."""
-    return [
-        ("Run", result.run_id),
-        ("Method", result.method),
-        ("flfl", version("flfl")),
-        ("Seconds", f"{result.seconds:.1f}"),
+        *((f"Refused: {why}", f"{cells} cells") for why, cells in summary["refusals"].items()),
     ]

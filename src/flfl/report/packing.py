@@ -1,8 +1,8 @@
-"""Every reading of the run in a few bytes, unpacked again in the browser (``assets/readings.js``).
+"""The readings of a run for the page: packed for its script, and as cells of the heat map.
 
 Numbers travel as whole numbers of a sensor's own last decimal, so an observed value arrives exactly
 as the file gave it. Streams of whole numbers are differenced, split into byte planes and deflated:
-about two bytes a reading.
+about two bytes a reading. ``assets/readings.js`` unpacks them in the browser.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,26 +25,22 @@ _MOST_DECIMALS = 9
 _LARGEST = 2**31 - 1
 _STEPS_IN_SPREAD = 1000
 """A recovered value is kept to this part of its sensor's spread, or better."""
+LEVELS = 4
+NOTHING = (LEVELS + 1) ** 2
+"""The cell of the heat map for a stretch of time in which the table has no row."""
+_MOST_COLUMNS, _MOST_CELLS = 1000, 500_000
 
 
-@dataclass(frozen=True)
-class Packed:
-    """All readings of a run, ready for JSON.
+def pack(values: Array, codes: NDArray[np.uint8], lower: Array, upper: Array) -> dict[str, Any]:
+    """Pack tables of slots x sensors; ``codes`` count along ``FLAGS``.
 
-    Attributes
-    ----------
-    streams : ``flags`` (a byte a cell), ``values`` (cells that are not refused), ``below`` and
-        ``above`` (recovered cells: from the value to the ends of its interval), each sensor by
-        sensor, deflated, in base64
-    decimals : of each sensor; None where its values are no short decimals and travel as float32
+    Returns
+    -------
+    ``streams``: ``flags`` (a byte for each cell), ``values`` (cells that are not refused),
+    ``below`` and ``above`` (recovered cells: from the value to the ends of its interval), each
+    sensor by sensor, deflated, in base64. ``decimals``: of each sensor; None where its values are
+    no short decimals and travel as float32
     """
-
-    streams: dict[str, str]
-    decimals: tuple[int | None, ...]
-
-
-def pack(values: Array, codes: NDArray[np.uint8], lower: Array, upper: Array) -> Packed:
-    """Pack tables of slots x sensors; ``codes`` count along ``FLAGS``."""
     decimals = tuple(
         _decimals(column[code == 0], column[code <= 1])
         for column, code in zip(values.T, codes.T, strict=True)
@@ -54,15 +50,13 @@ def pack(values: Array, codes: NDArray[np.uint8], lower: Array, upper: Array) ->
     middle = [_whole(row, d) for row, d in zip(values.T, decimals, strict=True)]
     below = [_reach(row, m, d, -1) for row, m, d in zip(low, middle, decimals, strict=True)]
     above = [_reach(row, m, d, +1) for row, m, d in zip(high, middle, decimals, strict=True)]
-    return Packed(
-        streams={
-            "flags": _text(codes.T.astype(np.uint8).tobytes()),
-            "values": _stream(row[code <= 1] for row, code in zip(middle, codes.T, strict=True)),
-            "below": _stream(row[here] for row, here in zip(below, filled, strict=True)),
-            "above": _stream(row[here] for row, here in zip(above, filled, strict=True)),
-        },
-        decimals=decimals,
-    )
+    streams = {
+        "flags": _text(codes.T.astype(np.uint8).tobytes()),
+        "values": _stream(row[code <= 1] for row, code in zip(middle, codes.T, strict=True)),
+        "below": _stream(row[here] for row, here in zip(below, filled, strict=True)),
+        "above": _stream(row[here] for row, here in zip(above, filled, strict=True)),
+    }
+    return {"streams": streams, "decimals": decimals}
 
 
 def flag_codes(flags: pd.DataFrame) -> NDArray[np.uint8]:
@@ -74,9 +68,7 @@ def flag_codes(flags: pd.DataFrame) -> NDArray[np.uint8]:
     [[0], [2]]
     """
     words = flags.to_numpy()
-    return np.sum([np.uint8(i) * (words == flag) for i, flag in enumerate(FLAGS)], axis=0).astype(
-        np.uint8
-    )
+    return np.argmax([words == flag for flag in FLAGS], axis=0).astype(np.uint8)
 
 
 def stamps(index: pd.Index) -> Array:
@@ -163,3 +155,44 @@ def _stream(parts: Iterable[Whole]) -> str:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+
+
+def coverage(codes: NDArray[np.uint8], places: Array, step: float) -> NDArray[np.uint8]:
+    """The heat map's cells: shares of recovered and refused slots in stretches of equal length.
+
+    Parameters
+    ----------
+    codes : slots x sensors, 0 observed, 1 recovered, 2 refused
+    places : where the slots are on the time axis
+    step : the usual distance between slots
+
+    Returns
+    -------
+    sensors x stretches: ``recovered + 5 * refused``, each share in quarters, rounded up so that a
+    little is never shown as none; `NOTHING` where there is no slot
+
+    Examples
+    --------
+    >>> codes = np.array([[0], [1], [2], [0]], dtype=np.uint8)
+    >>> coverage(codes, np.array([0.0, 1.0, 2.0, 4.0]), 1.0).tolist()
+    [[0, 4, 20, 25, 0]]
+    """
+    rows = codes.shape[1]
+    span = places[-1] - places[0] + step
+    columns = int(min(round(span / step), _MOST_COLUMNS, max(_MOST_CELLS // rows, 1)))
+    width = span / columns
+    column = np.minimum(((places - places[0] + step / 2) / width).astype(int), columns - 1)
+    slots = np.bincount(column, minlength=columns)
+    starts = np.flatnonzero(np.diff(column, prepend=-1))
+    recovered, refused = (
+        np.ceil(LEVELS * np.add.reduceat(codes == code, starts, dtype=int).T / slots[slots > 0])
+        for code in (1, 2)
+    )
+    cells = np.full((rows, columns), NOTHING, dtype=np.uint8)
+    cells[:, slots > 0] = recovered + (LEVELS + 1) * refused
+    # Months differ in length: a stretch that falls between two of them shows the one before.
+    centres = places[0] - step / 2 + width * (np.arange(columns) + 0.5)
+    before = np.maximum(np.searchsorted(places, centres, side="right") - 1, 0)
+    for crack in np.flatnonzero((slots == 0) & (centres - places[before] < 0.75 * step)):
+        cells[:, crack] = cells[:, crack - 1]
+    return cells

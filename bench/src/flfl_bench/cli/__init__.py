@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flfl.cli.say import FriendlyGroup
+from flfl.cli import FriendlyGroup
 from flfl_bench.cli.results import results
 from flfl_bench.cli.run import run
 

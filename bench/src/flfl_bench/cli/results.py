@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.say import NO_FIGURES, json_option, print_json
+from flfl.cli.options import json_option
+from flfl.cli.output import print_json
 from flfl.io.atomic import check_writable
-from flfl_bench.canvas import available
+from flfl_bench.canvas import NO_FIGURES, available
 from flfl_bench.page import Page, find_rows
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from flfl.cli.say import NO_FIGURES, json_option, names, print_json, share
+from flfl.cli.options import json_option, several
+from flfl.cli.output import print_json
 from flfl.errors import FLFLError
-from flfl.report.words import count
-from flfl_bench.canvas import available
+from flfl.report.content import count
+from flfl_bench.canvas import NO_FIGURES, available
 from flfl_bench.experiment import read_experiment
 from flfl_bench.report import write_report
 from flfl_bench.runner import Progress, run_cells
@@ -33,10 +34,30 @@ _QUIET = 30.0
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds that a cell may take; beyond them it counts as failed.",
 )
-@click.option("--only", default="", help="Only these labels, such as flfl,linear.")
-@click.option("--data", "data_names", default="", help="Only these data sets.")
-@click.option("--rates", default="", help="Only these rates, such as 0.1,0.5.")
-@click.option("--again", default="", help="Run these labels again, finished or not.")
+@click.option(
+    "--only",
+    type=several(),
+    default="",
+    metavar="LIST",
+    help="Only these labels, such as flfl,linear.",
+)
+@click.option(
+    "--data", "data_names", type=several(), default="", metavar="LIST", help="Only these data sets."
+)
+@click.option(
+    "--rates",
+    type=several(click.FloatRange(0, 1, min_open=True, max_open=True)),
+    default="",
+    metavar="LIST",
+    help="Only these rates, such as 0.1,0.5.",
+)
+@click.option(
+    "--again",
+    type=several(),
+    default="",
+    metavar="LIST",
+    help="Run these labels again, finished or not.",
+)
 @click.option("--again-failed", is_flag=True, help="Run again what has failed.")
 @json_option
 def run(
@@ -44,10 +65,10 @@ def run(
     out: Path,
     workers: int | None,
     limit: float | None,
-    only: str,
-    data_names: str,
-    rates: str,
-    again: str,
+    only: list[str],
+    data_names: list[str],
+    rates: list[float],
+    again: list[str],
     again_failed: bool,
     as_json: bool,
 ) -> None:
@@ -61,16 +82,11 @@ def run(
       flfl-bench run experiments/quick.toml --out quick
       flfl-bench run experiments/paper_table.toml --out table --only flfl,linear --rates 0.5
     """
-    labels = names(only, "--only", required=False)
-    asked = read_experiment(experiment, labels)
-    cells = asked.select(
-        labels=labels,
-        data=names(data_names, "--data", required=False),
-        rates=[share(text, "--rates") for text in names(rates, "--rates", required=False)],
-    )
+    asked = read_experiment(experiment, only)
+    cells = asked.select(labels=only, data=data_names, rates=rates)
     store = Store(out)
     if again:
-        repeated = asked.select(labels=names(again, "--again"))
+        repeated = asked.select(labels=again)
         store.discard(set(cells) & set(repeated))
     if again_failed:
         store.discard(cell for cell in cells if (store.find(cell) or {}).get("failed"))

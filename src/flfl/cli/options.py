@@ -1,0 +1,344 @@
+"""Options that several verbs share, the values they take, and ``flfl.toml``, which sets them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import click
+from click.shell_completion import CompletionItem
+
+from flfl.cli import SUMMARIES, load_verb
+from flfl.config import MethodSettings, read_toml
+from flfl.datasets.catalogue import load_dataset
+from flfl.errors import InputError, nearest
+from flfl.io.read import read_readings
+from flfl.io.sensors import EACH, Sensors, read_sensors, read_sites
+from flfl.io.table import Table
+from flfl.methods import find, methods
+from flfl.protocol.copier import AddedError
+from flfl.recovery.rules import Rules
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+PATH = click.Path(path_type=Path)
+BUNDLED = "germany_pm10"
+"""The data set that is read where none is named."""
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in their order."""
+    return lambda verb: reduce(lambda made, option: option(made), reversed(options), verb)
+
+
+def option(
+    name: str, help_text: str, kind: Any = None, default: Any = None, **more: Any
+) -> Decorator:
+    """A click option; its help shows the default."""
+    shown = {"default": default, "show_default": True} if default is not None else {}
+    return click.option(name, help=help_text, type=kind, **shown, **more)
+
+
+def checked(name: str, read: Callable[[Any], Any]) -> click.ParamType:
+    """A type for click: what ``read`` makes of a value, its complaint as click prints one."""
+
+    def convert(value: Any) -> Any:
+        try:
+            return read(value)
+        except InputError as error:
+            raise click.BadParameter(f"{error.problem}. {error.remedy or ''}".strip()) from None
+
+    convert.__name__ = name
+    return click.types.FuncParamType(convert)
+
+
+def several(item: Callable[[Any], Any] = str) -> click.ParamType:
+    """A type for click: a list such as ``a,b``, each item once.
+
+    Examples
+    --------
+    >>> several()("a, b,a"), several(float)([0.5, 1])
+    (['a', 'b'], [0.5, 1.0])
+    """
+
+    def read(value: Any) -> list[Any]:
+        words = value if isinstance(value, list) else [part.strip() for part in value.split(",")]
+        found = dict.fromkeys(item(word) for word in words if word != "")
+        if value and not found:
+            raise InputError("this names nothing", remedy="Give a list such as a,b")
+        return list(found)
+
+    return checked("list", read)
+
+
+def number_or_word(value: Any) -> float | str:
+    """A finite number, or any other text as it is.
+
+    Examples
+    --------
+    >>> [number_or_word(given) for given in ("-99", "--", "nan", -1)]
+    [-99.0, '--', 'nan', -1.0]
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        return str(value)
+    return number if math.isfinite(number) else str(value)
+
+
+def limits(value: Any) -> tuple[float, float]:
+    """Two numbers, either end of which may be open.
+
+    Examples
+    --------
+    >>> limits("0,500"), limits([0, 500]), limits("0,")
+    ((0.0, 500.0), (0.0, 500.0), (0.0, inf))
+    """
+    try:
+        low, high = value.split(",") if isinstance(value, str) else value
+        found = float(low if f"{low}" else -math.inf), float(high if f"{high}" else math.inf)
+    except (TypeError, ValueError):
+        found = (math.nan, math.nan)
+    if not found[0] < found[1]:
+        remedy = "Give two numbers, the lower one first, or leave an end open: 0,500 or 0,"
+        raise InputError(f"{value!r} is not a pair of limits", remedy=remedy)
+    return found
+
+
+def added_error(value: Any) -> float | str:
+    """A number for a multiple, the text as it is where it names a unit.
+
+    Examples
+    --------
+    >>> [added_error(given) for given in ("0.5", 2, "2 ug/m3")]
+    [0.5, 2.0, '2 ug/m3']
+    """
+    found = AddedError.parse(str(value))
+    return found.multiple if found.units is None else str(value)
+
+
+def complete_method(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Methods whose names begin so; the last one of a list with commas."""
+    earlier, comma, last = incomplete.rpartition(",")
+    return [
+        CompletionItem(earlier + comma + name, help=method.summary)
+        for name, method in methods().items()
+        if name.startswith(last)
+    ]
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
+)
+seed_option = option("--seed", "Random seed.", click.IntRange(min=0), 0)
+GAP = checked("slots or duration", lambda value: Rules(max_gap=value).max_gap)
+LIMITS = checked("low,high", limits)
+METHOD = checked("name", lambda name: find(str(name)).name)
+WORD = checked("number or word", number_or_word)
+SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+SETTINGS = {
+    "added_error": "Noise in the copies that leave: a multiple of each sensor's own error in time,"
+    " or a number with a unit such as '2 ug/m3'. 0: the coordinator is trusted.",
+    "share": "Numbers released for each reading, at most one half.",
+    "secure": "Hide every site's sums from the coordinator. Default: with 3 sites or more.",
+    "effort": "quick leaves the costly trees out.",
+    "rank": "Number of factors.",
+    "rounds": "Rounds of the shared fit.",
+    "transformation": "Of the readings. Default: the sites vote.",
+}
+"""The default method's settings that are options, and what each means."""
+
+
+def _setting(name: str) -> Decorator:
+    """An option for a setting of the default method; the model of the settings checks it."""
+    field = MethodSettings.model_fields[name]
+    flag, help_text = f"--{name.replace('_', '-')}", SETTINGS[name]
+    if field.default is not None:
+        help_text += f"  [default: {field.default}]"
+    kinds = [field.annotation, *get_args(field.annotation)]
+    if bool in kinds:
+        return click.option(f"{flag}/--no-{flag[2:]}", default=None, help=help_text)
+    if words := [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]:
+        return option(flag, help_text, click.Choice(words))
+
+    def read(value: Any) -> Any:
+        given = added_error(value) if name == "added_error" else value
+        return getattr(MethodSettings.check({name: given}), name)
+
+    return option(flag, help_text, checked("number [unit]" if str in kinds else "number", read))
+
+
+method_options = together(*(_setting(name) for name in SETTINGS))
+
+
+def take_settings(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take what :data:`method_options` gave out of a verb's arguments."""
+    given = {name: arguments.pop(name) for name in SETTINGS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _words(name: str, words: str, help_text: str) -> Decorator:
+    """An option with a few words, of which the first is the default."""
+    choice = click.Choice(words.split())
+    return option(name, help_text, choice, choice.choices[0])
+
+
+_reading = together(
+    click.option(
+        "--sensors",
+        "sensors_path",
+        type=PATH,
+        help="CSV or Parquet with one row a sensor: id, latitude and longitude (or x, y).",
+    ),
+    option(
+        "--sites",
+        "Who owns which sensor: a column of the sensors file, a file sensor,site, or each (every"
+        " sensor its own owner). Default: the column site, owner or agency; without it the regions"
+        " found from the coordinates.",
+    ),
+    _words(
+        "--layout", "auto wide long", "Wide: a column for each sensor. Long: time, sensor, value."
+    ),
+    option("--time-column", "Name of the time column."),
+    option("--sensor-column", "Name of the sensor column (long layout)."),
+    option("--value-column", "Name of the value column (long layout)."),
+    click.option(
+        "--missing",
+        "sentinels",
+        multiple=True,
+        type=WORD,
+        help="A number or a word that means 'missing'; may be repeated. Default: -999, -9999;"
+        " numbers replace these, words come on top.",
+    ),
+    _words("--duplicates", "refuse mean first", "What to do with a time that occurs twice."),
+    option(
+        "--parameter",
+        "Which quantity, when the file holds several: a word of its column parameter, or a NetCDF"
+        " variable.",
+    ),
+    _words(
+        "--date-order",
+        "auto day-first month-first",
+        "How to read 01/02/2024. auto: as another date of the file tells.",
+    ),
+    option("--time-zone", "Zone of times without offset, for example Europe/Berlin."),
+    _words("--decimal", "auto point comma", "The decimal mark. auto: as the cells tell."),
+    click.option("--complete-grid", is_flag=True, help="Insert the rows that the time grid lacks."),
+)
+table_options = together(click.argument("readings", type=PATH), _reading)
+"""READINGS, and everything that says how to read it."""
+optional_table_options = together(click.argument("readings", required=False, type=PATH), _reading)
+"""The same where READINGS may be left out, for the bundled data."""
+
+
+def read_tables(
+    readings: Path | None,
+    sensors_path: Path | None,
+    sites: str | None,
+    sentinels: tuple[float | str, ...],
+    **how: Any,
+) -> tuple[Table, Sensors]:
+    """Read what :data:`table_options` names: files, or a data set by its name."""
+    if readings is None or not (readings.exists() or readings.suffix or len(readings.parts) > 1):
+        table, network = load_dataset(BUNDLED if readings is None else str(readings))
+    else:
+        how["missing_words"] = [word for word in sentinels if isinstance(word, str)]
+        if numbers := [number for number in sentinels if not isinstance(number, str)]:
+            how["sentinels"] = numbers
+        table = read_readings(readings, **how)
+        network = Sensors.of_table(table)
+    if sensors_path is not None:
+        network = read_sensors(sensors_path, table.sensor_ids)
+    if sites is not None:
+        owners = (
+            EACH if sites == EACH else read_sites(sites, network.ids, sensors_path=sensors_path)
+        )
+        network = network.with_sites(owners)
+    return table, network
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """``flfl.toml`` as click's map of defaults: by verb, then by the argument that an option sets.
+
+    Keys above the first table (or in ``[defaults]``) hold for every verb that has such an option,
+    those in a verb's own table for that verb.
+    """
+    content = read_toml(path)
+    verbs = click.Group(commands={name: load_verb(name) for name in SUMMARIES})
+    top = [name for name, value in content.items() if not isinstance(value, dict)]
+    everywhere = content.pop("defaults", {}) | {name: content.pop(name) for name in top}
+    known = {key for command in _leaves(verbs) for key in _keys(command)}
+    for name in everywhere:
+        if name.replace("_", "-") not in known:
+            raise _unknown(name, known, str(path))
+    return _defaults(verbs, content, everywhere, str(path))
+
+
+def _leaves(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from _leaves(command) if isinstance(command, click.Group) else (command,)
+
+
+def _keys(command: click.Command) -> dict[str, click.Option]:
+    """Options by their long names without dashes in front."""
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    return {name[2:]: one for one in options for name in one.opts if name.startswith("--")}
+
+
+def _unknown(name: str, known: Iterable[str], where: str) -> InputError:
+    return InputError(f"{name!r} is not known here", where=where, remedy=nearest(name, known))
+
+
+def _defaults(
+    command: click.Command, table: dict[str, Any], everywhere: dict[str, Any], where: str
+) -> dict[str, Any]:
+    """The table of a verb, or those of a group of verbs, checked."""
+    if isinstance(command, click.Group):
+        for name, value in table.items():
+            if name not in command.commands:
+                raise _unknown(name, command.commands, where)
+            if not isinstance(value, dict):
+                raise InputError(f"{name!r} is a verb", where=where, remedy="Make it a table")
+        return {
+            name: _defaults(verb, table.get(name, {}), everywhere, f"{where}, [{name}]")
+            for name, verb in command.commands.items()
+        }
+    options, found = _keys(command), {}
+    for name, value in (everywhere | table).items():
+        if one := options.get(name.replace("_", "-")):
+            place = where if name in table else where.partition(", [")[0]
+            found[str(one.name)] = _value(one, value, f"{place}, {name}")
+        elif name in table:
+            raise _unknown(name, options, where)
+    return found
+
+
+_TOML: dict[type[click.ParamType], tuple[type | tuple[type, ...], str]] = {
+    click.types.BoolParamType: (bool, "true or false"),
+    click.types.IntParamType: (int, "a whole number"),
+    click.types.FloatParamType: ((int, float), "a number"),
+    click.types.StringParamType: (str, "a text in quotes"),
+    click.types.Choice: (str, "a text in quotes"),
+    click.types.Path: (str, "a text in quotes"),
+    click.ParamType: (object, "a value for this option"),
+}
+"""What TOML must give for each type of an option."""
+
+
+def _value(option: click.Option, value: Any, where: str) -> Any:
+    """The value, where it is one that the option takes."""
+    kind, words = next(found for base, found in _TOML.items() if isinstance(option.type, base))
+    many = value if option.multiple and isinstance(value, list) else [value]
+    if not all(isinstance(one, kind) and isinstance(one, bool) == option.is_flag for one in many):
+        raise InputError(f"{value!r} is not {words}", where=where)
+    value = many if option.multiple else value
+    try:
+        option.type_cast_value(click.Context(click.Command("check")), value)
+    except click.BadParameter as error:
+        raise InputError(error.message, where=where) from None
+    return value

@@ -1,0 +1,218 @@
+"""What verbs print and write: JSON, tables, progress, and the outcome of a recovery."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flfl.errors import InputError, explained
+from flfl.estimators.saved_model import save_model
+from flfl.io.atomic import OUTPUT_SUFFIXES
+from flfl.io.sensors import EACH, Sensors
+from flfl.io.table import Table
+from flfl.io.write import check_outputs, check_writable, write_result
+from flfl.methods import find
+from flfl.recovery import Recovery
+from flfl.recovery.scores import ALONE, SITE
+from flfl.recovery.verdict import span
+from flfl.report import SUFFIXES, check_report_extra, write_page
+from flfl.report.content import count, figure, what_left
+
+Outputs = Mapping[str, Path | None]
+"""Files to write, by the option that names each."""
+Tell = Callable[..., None]
+
+_WIDTH, _BAR = 78, 20
+# Seconds before a run says anything, and between two changes of what it says.
+_QUIET, _PAUSE = 2.0, 0.2
+_WAYS = {
+    "alone": "each sensor alone (pchip)",
+    "linear": "each sensor alone (linear)",
+    "site": "each site alone (nothing shared)",
+}
+
+
+def print_json(document: Any) -> None:
+    """One strict JSON document: a number that is not finite becomes null."""
+    click.echo(json.dumps(_strict(document), indent=2, ensure_ascii=False))
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns that line up; the first one left, the others right."""
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for first, *rest in cells:
+        aligned = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        click.echo("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """A function that is told where a long run is: ``tell(words, done, total)``.
+
+    One line on stderr shows it, with a bar where ``total`` is given; nothing when stderr is no
+    terminal, or in the first two seconds. The line is drawn by a thread, so that the seconds go on
+    while a file is read.
+    """
+    words = [""]
+
+    def tell(what: str, done: int = 0, total: int = 0) -> None:
+        filled = round(_BAR * min(done / max(total, 1), 1.0))
+        words[0] = f"[{'#' * filled:-<{_BAR}}] {what}" if total else what
+
+    over = threading.Event()
+    drawing = threading.Thread(target=_draw, args=(words, over), daemon=True)
+    if sys.stderr.isatty():
+        drawing.start()
+    try:
+        yield tell
+    finally:
+        over.set()
+        if drawing.ident is not None:
+            drawing.join()
+
+
+def _draw(words: list[str], over: threading.Event) -> None:
+    start, pause = time.monotonic(), _QUIET
+    while not over.wait(pause):
+        pause = _PAUSE
+        line = f"{time.monotonic() - start:.0f} s  {words[0]}"
+        click.echo(f"\r{line:<{_WIDTH}.{_WIDTH}}", err=True, nl=False)
+    if pause == _PAUSE:
+        click.echo("\r" + " " * _WIDTH + "\r", err=True, nl=False)
+
+
+def make_folder(path: Path) -> None:
+    """Make an output folder, or say why it cannot be made."""
+    with explained("cannot make the folder", where=str(path), remedy="Choose another --out"):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def check_before(outputs: Outputs, **files: Any) -> None:
+    """Refuse what cannot be written, before minutes of work. No file that is read is overwritten.
+
+    Parameters
+    ----------
+    files : what :data:`~flfl.cli.options.table_options` gave
+    """
+    read = [files.get(name) for name in ("readings", "sensors_path", "sites")]
+    inputs = [Path(path) for path in read if path not in (None, EACH)]
+    check_outputs(outputs.get("out"), outputs.get("flags"), inputs=inputs)
+    known = {"publish": OUTPUT_SUFFIXES, "report": SUFFIXES}
+    for name in outputs.keys() - {"out", "flags"}:
+        if path := outputs[name]:
+            check_writable(path, inputs=inputs, suffixes=known.get(name, (".npz",)))
+    if outputs.get("report"):
+        check_report_extra()
+
+
+def write_recovery(
+    outputs: Outputs,
+    result: Recovery,
+    table: Table,
+    sensors: Sensors,
+    settings: Mapping[str, object],
+    title: str = "",
+) -> None:
+    """Write what was asked for: filled table, flags, page, table to publish, model."""
+    for name, wanted in {"save_model": result.remembered, "publish": result.published}.items():
+        if outputs.get(name) and wanted is None:
+            raise InputError(
+                "there are no noisy copies to make it from",
+                where=str(outputs[name]),
+                remedy="Leave it out, or use flfl with two sites or more and an added error",
+            )
+    if (path := outputs.get("save_model")) and result.remembered is not None:
+        save_model(path, result.remembered)
+    if (path := outputs.get("publish")) and result.published is not None:
+        # Of the source nothing but its times goes along.
+        bare = replace(table, values=result.published, source=None)
+        write_result(path, None, bare, result.published)
+    write_result(
+        outputs.get("out"), outputs.get("flags"), table, result.values, result.flags,
+        result.lower, result.upper, result.provenance, sensors,
+    )  # fmt: skip
+    if path := outputs.get("report"):
+        write_page(path, result, table, sensors, settings, title=title)
+
+
+def named(outputs: Outputs) -> dict[str, str | None]:
+    """The files for JSON."""
+    return {name: None if path is None else str(path) for name, path in outputs.items()}
+
+
+def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str = "") -> None:
+    """Say what was done, and where it is. With a title, also what each owner gained."""
+    summary = result.summary()
+    if as_json:
+        print_json(summary | named(outputs))
+        return
+    if title:
+        click.echo(title)
+    for note in summary["notes"]:
+        click.echo(f"Note: {note}")
+    click.echo(
+        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
+        f" {summary['recovered']} recovered, {summary['refused']} refused"
+    )
+    if summary["refusals"]:
+        why = ", ".join(f"{reason} ({n})" for reason, n in summary["refusals"].items())
+        click.echo(f"Refused and left empty: {why}")
+    if result.scores:
+        click.echo("Error on readings that were hidden and recovered (same units as the file):")
+        rows = [
+            [_WAYS.get(name, result.method), figure(scores["mae"]), figure(scores["rmse"])]
+            for name, scores in result.scores.items()
+        ]
+        print_table(["", "MAE", "RMSE"], rows)
+        click.echo("Mean absolute error by length of the gap:")
+        others = [ALONE.get(name, name) for name in list(result.scores)[1:]]
+        print_table(
+            ["gap", "readings", result.method, *others],
+            [[span(s), s.count, *map(figure, s.mae.values())] for s in result.by_gap_length],
+        )
+    for sentence in (result.verdict, what_left(summary, find(result.method))):
+        if sentence:
+            click.echo(sentence)
+    if title:
+        _print_owners(result)
+    for name, words in {
+        "out": "Filled table",
+        "flags": "Every value with its flag and interval",
+        "report": "The page to look at",
+        "publish": "Filled from noisy copies, without a reading of yours",
+    }.items():
+        if outputs.get(name):
+            click.echo(f"{words}: {outputs[name]}")
+
+
+def _print_owners(result: Recovery) -> None:
+    """What each owner gained over working alone, and how noisy what left it is."""
+    unit = f" ({result.unit})" if result.unit else ""
+    header = ["owner", "sensors", "MAE alone", "MAE in the network", "change", f"added error{unit}"]
+    rows = []
+    for score in result.by_site():
+        ours, alone = (score.mae.get(name, math.nan) for name in ("flfl", SITE))
+        change = f"{100 * (ours / alone - 1):+.0f} %" if math.isfinite(ours) and alone > 0 else "-"
+        added = figure(score.added_error, 2)
+        rows.append([score.site, score.sensors, figure(alone), figure(ours), change, added])
+    print_table(header, rows)
