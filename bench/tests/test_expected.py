@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flfl_bench.execution import run_cell
 from flfl_bench.experiment import read_experiment
+from flfl_bench.runner import run_cell
 
 SHIPPED = Path(__file__).parents[2] / "experiments" / "quick.toml"
 EXPECTED = pd.read_csv(Path(__file__).with_name("expected_rows.csv")).set_index(

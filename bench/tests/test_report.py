@@ -10,13 +10,18 @@ import pytest
 
 from flfl.errors import InputError
 from flfl_bench import figures, tables
-from flfl_bench.canvas import OUR_COLOUR, render
 from flfl_bench.cells import json_text
 from flfl_bench.experiment import VIEWS
+from flfl_bench.figures import OUR_COLOUR, render
 from flfl_bench.headline import headline
-from flfl_bench.page import Page, find_rows
-from flfl_bench.rank_diagram import critical_differences
-from flfl_bench.report import SECTIONS, sections, write_report
+from flfl_bench.report import (
+    SECTIONS,
+    find_rows,
+    page_text,
+    sections,
+    write_page,
+    write_report,
+)
 from flfl_bench.store import SCORES, TIMINGS, read_rows
 
 REPOSITORY = Path(__file__).parents[2]
@@ -186,19 +191,17 @@ def pictures(rows):
         figures.against(rows, "seconds"),
         figures.frontier(rows[rows["exposure_worst"].notna()]),
         figures.scaling(rows),
-        critical_differences(rows),
+        figures.ranks(rows),
     ]
 
 
 @pytest.mark.parametrize("number", range(7))
 def test_figures_are_the_same_file_twice_and_mark_our_method(rows, number):
     picture = pictures(rows)[number]
-    svg = render(picture.draw, picture.height, "svg")
-    again = pictures(rows)[number]
-    assert svg == render(again.draw, again.height, "svg")
+    svg = render(picture, "svg")
+    assert svg == render(pictures(rows)[number], "svg")
     assert OUR_COLOUR.lower().encode() in svg.lower()
     assert b"<dc:date>" not in svg
-    assert picture.width == 3.4
 
 
 def test_a_report_keeps_timings_apart(tmp_path):
@@ -241,7 +244,7 @@ def test_the_page_holds_headline_sections_and_links_that_lead_somewhere(tmp_path
     write(tmp_path / "some.parquet", some_rows(), ["paper", "rates", "ranks"])
     write(tmp_path / "another.parquet", some_rows(), ["seconds"], "another")
     out = tmp_path / "results.md"
-    Page(out).write(find_rows(tmp_path))
+    write_page(out, find_rows(tmp_path))
     lines = out.read_text(encoding="utf-8").splitlines()
     assert lines[2].startswith("**What federation buys over each sensor alone:** `flfl` has 50 %")
     assert lines[4].startswith(
@@ -272,7 +275,7 @@ def test_rows_that_are_none_are_refused(tmp_path):
 def test_the_committed_page_is_what_the_committed_rows_say(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     page = Path("docs/results.md")
-    made = Page(page, draw=False).text(find_rows(Path("docs/results")))
+    made = page_text(page, find_rows(Path("docs/results")))
     assert made == page.read_text(encoding="utf-8"), (
         "run `flfl-bench results docs/results --out ...`"
     )

@@ -10,7 +10,6 @@ from flfl_bench.statistics import (
     compare,
     critical_difference,
     half_width,
-    holm,
     paired_scores,
     rank,
     rank_biserial,
@@ -92,10 +91,23 @@ def test_the_signed_rank_test_is_scipys():
 
 
 def test_holm_never_lets_a_larger_p_pass_a_smaller_one():
+    rng = np.random.default_rng(1)
+    others = {name: 2 + rng.random(12) - 0.5 * shift for shift, name in enumerate("abcd")}
+    found = compare(table(ours=1 + rng.random(12), **others), "ours")
     # Holm (1979): sorted p times 4, 3, 2, 1, made monotone.
-    assert holm([0.01, 0.02, 0.03, 0.04]) == pytest.approx([0.04, 0.06, 0.06, 0.06])
-    assert holm([0.9, 0.5]) == [1.0, 1.0]
-    assert holm([]) == []
+    p = np.sort([one.p_value for one in found])
+    expected = np.minimum(np.maximum.accumulate(p * [4, 3, 2, 1]), 1)
+    assert sorted(one.holm for one in found) == pytest.approx(expected)
+    assert compare(table(ours=[1, 2]), "ours") == []
+
+
+def test_the_critical_difference_is_where_nemenyis_p_is_five_percent():
+    rng = np.random.default_rng(2)
+    found = rank(table(**{name: rng.random(9) + shift for shift, name in enumerate("abcde")}))
+    for one, value in found.ranks.items():
+        for other, another in found.ranks.items():
+            close = abs(value - another) <= found.critical_difference
+            assert close == (found.nemenyi.loc[one, other] >= 0.05)
 
 
 def test_mean_ranks_and_friedman():

@@ -29,38 +29,90 @@ block_length = 24
 
 from __future__ import annotations
 
-import math
-import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
+from pydantic import Field
+
+from flfl.config import Count, TomlTable, Whole, check_parameters, read_toml
 from flfl.datasets.masks import PATTERNS
-from flfl.errors import InputError, explained
+from flfl.errors import InputError, nearest
 from flfl.evaluation import training_mask
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.methods import create, find, methods
 from flfl_bench.cells import Cell, Source, fingerprint, json_text, load
-from flfl_bench.keys import Keys, nearest
 
-VIEWS = ("rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper")
+View = Literal["rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper"]
+VIEWS: tuple[View, ...] = get_args(View)
 """What a report can show, see ``flfl_bench.report``."""
 AUDITED = {"flfl": "sums", "flfl-paper": "plain"}
 """Methods that the audit can attack, and what they disclose."""
-_MADE = {"sensors": int, "slots": int, "rank": int, "noise": float, "missing": float, "seed": int}
+
+Names = Annotated[list[str], Field(min_length=1)]
+Options = dict[str, Any]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+Table = TypeVar("Table", bound=TomlTable)
+
+
+class MadeTable(TomlTable):
+    """Arguments of :func:`~flfl.datasets.synthetic.synthesize`, and its seed."""
+
+    sensors: int | None = None
+    slots: int | None = None
+    rank: int | None = None
+    noise: float | None = None
+    missing: float | None = None
+    seed: Whole | None = None
+
+
+class DataTable(TomlTable):
+    """A ``[[data]]``: a file, or made-up readings."""
+
+    name: str
+    readings: str | None = None
+    sensors: str | None = None
+    made: MadeTable | None = None
+
+
+class VariantTable(TomlTable):
+    """A ``[[variant]]``."""
+
+    label: str
+    method: str
+    options: Options = Field(default_factory=dict)
+
+
+class RunTable(TomlTable):
+    """A ``[[run]]``."""
+
+    data: Names
+    rates: Annotated[list[Rate], Field(min_length=1)]
+    patterns: Names = Field(default_factory=lambda: ["random"])
+    methods: Names
+    seeds: Count | Annotated[list[Whole], Field(min_length=1)] = 1
+    seconds: float = 10.0
+    audit: bool = False
+    options: Options = Field(default_factory=dict)
+    block_length: Count | None = None
+
+
+class FileTable(TomlTable):
+    """The whole file."""
+
+    title: str | None = None
+    views: list[View] = Field(default_factory=list)
+    data: list[Options] = Field(default_factory=list)
+    variant: list[Options] = Field(default_factory=list)
+    run: Annotated[list[Options], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a file asks for.
-
-    Attributes
-    ----------
-    name : of the file, without its suffix
-    cells : in the order of the file, each once
-    """
+    """What a file asks for: its name without the suffix, and cells in its order, each once."""
 
     name: str
     title: str
@@ -80,34 +132,18 @@ class Experiment:
         rates: Sequence[float] = (),
     ) -> tuple[Cell, ...]:
         """The cells with one of these labels, data sets and rates; nothing given means all."""
+        asked: tuple[tuple[str, Sequence[Any], Callable[[Cell], Any]], ...] = (
+            ("--only", labels, lambda cell: cell.label),
+            ("--data", data, lambda cell: cell.source.name),
+            ("--rates", rates, lambda cell: cell.rate),
+        )
         chosen = self.cells
-        for wanted, of, what in (
-            (labels, _label, "--only"),
-            (data, _data, "--data"),
-            (rates, _rate, "--rates"),
-        ):
-            known = list(dict.fromkeys(of(cell) for cell in self.cells))
-            for one in wanted:
-                if one not in known:
-                    raise InputError(
-                        f"the experiment has no {one!r}", where=what, remedy=nearest(one, known)
-                    )
+        for where, wanted, of in asked:
+            _known(wanted, {of(cell) for cell in self.cells}, where)
             chosen = tuple(cell for cell in chosen if not wanted or of(cell) in wanted)
         if not chosen:
             raise InputError("no cell is left", remedy="Loosen --only, --data or --rates")
         return chosen
-
-
-def _label(cell: Cell) -> Any:
-    return cell.label
-
-
-def _data(cell: Cell) -> Any:
-    return cell.source.name
-
-
-def _rate(cell: Cell) -> Any:
-    return cell.rate
 
 
 def read_experiment(path: str | Path, only: Sequence[str] = ()) -> Experiment:
@@ -117,108 +153,102 @@ def read_experiment(path: str | Path, only: Sequence[str] = ()) -> Experiment:
     cells are left out.
     """
     path = Path(path)
-    with explained("the file cannot be read", where=str(path), remedy="Check the name"):
-        content = path.read_bytes()
+    given = FileTable.check(read_toml(path), str(path))
+    reader = _Reader(path.parent, tuple(only))
+    for where, data in _tables(path, "data", given.data, DataTable):
+        _new(data.name, reader.sources, where)
+        reader.sources[data.name] = reader.source(data, where)
+    for where, variant in _tables(path, "variant", given.variant, VariantTable):
+        _new(variant.label, reader.variants, where)
+        if variant.label in methods():
+            raise InputError(
+                f"{variant.label!r} is a method of its own", where=where, remedy="Choose another"
+            )
+        _known([variant.method], methods(), where)
+        reader.variants[variant.label] = (variant.method, variant.options)
+    cells: dict[tuple[str, str], Cell] = {}
+    for where, run in _tables(path, "run", given.run, RunTable):
+        for cell in reader.cells(run, where):
+            cells.setdefault((cell.label, cell.key), cell)
+    title = path.stem if given.title is None else given.title
+    return Experiment(path.stem, title, tuple(given.views), tuple(cells.values()))
+
+
+def _tables(
+    path: Path, key: str, given: Sequence[Options], kind: type[Table]
+) -> Iterator[tuple[str, Table]]:
+    """The tables of a ``[[key]]``, each checked, and where it stands."""
+    for number, table in enumerate(given, 1):
+        where = f"{path}, [[{key}]] number {number}"
+        yield where, kind.check(table, where)
+
+
+def _new(name: str, known: Iterable[str], where: str) -> None:
+    if name in known:
+        raise InputError(f"{name!r} occurs twice", where=where, remedy="Choose another name")
+
+
+def _known(words: Iterable[Any], known: Iterable[Any], where: str) -> None:
+    there = list(known)
+    for word in words:
+        if word not in there:
+            remedy = nearest(str(word), map(str, there))
+            raise InputError(f"unknown {word!r}", where=where, remedy=remedy)
+
+
+@contextmanager
+def _placed(where: str) -> Iterator[None]:
+    """Add the place in the file to what other parts of the package refuse."""
     try:
-        given = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"this is no TOML: {error}", where=str(path), remedy="Correct the line named"
-        ) from None
-    return _Reader(path, given, tuple(only)).experiment()
+        yield
+    except InputError as error:
+        inner = f"{error.where}: {error.problem}" if error.where else error.problem
+        raise InputError(inner, where=where, remedy=error.remedy) from None
+    except ValueError as error:
+        # How scikit-learn refuses a parameter.
+        raise InputError(str(error), where=where) from None
 
 
 @dataclass
 class _Reader:
-    path: Path
-    given: dict[str, Any]
+    """What the tables above a ``[[run]]`` have said so far."""
+
+    folder: Path
     only: tuple[str, ...]
+    sources: dict[str, Source] = field(default_factory=dict)
+    variants: dict[str, tuple[str, Options]] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
 
-    def experiment(self) -> Experiment:
-        top = Keys(str(self.path), self.given, ("title", "views", "data", "variant", "run"))
-        views = top.names("views", default=())
-        for view in views:
-            top.one_of("views", view, VIEWS)
-        self.sources: dict[str, Source] = {}
-        for keys in top.tables("data", _DATA_KEYS):
-            keys.new("name", self.sources)
-            self.sources |= [self._source(keys)]
-        self.variants: dict[str, tuple[str, dict[str, Any]]] = {}
-        for keys in top.tables("variant", _VARIANT_KEYS):
-            keys.new("label", self.variants)
-            self.variants |= [self._variant(keys)]
-        cells: dict[tuple[str, str], Cell] = {}
-        runs = top.tables("run", _RUN_KEYS)
-        if not runs:
-            raise top.error("nothing is to be run", "Add a [[run]] table")
-        self.fingerprints: dict[str, str] = {}
-        for keys in runs:
-            for cell in self._run(keys):
-                cells.setdefault((cell.label, cell.key), cell)
-        return Experiment(
-            name=self.path.stem,
-            title=top.text("title", default=self.path.stem),
-            views=views,
-            cells=tuple(cells.values()),
-        )
+    def source(self, data: DataTable, where: str) -> Source:
+        """The source that a ``[[data]]`` describes."""
+        if (data.made is None) == (data.readings is None):
+            problem = f"{data.name!r} needs either readings or made"
+            raise InputError(problem, where=where, remedy="Give one of them; see `flfl data list`")
+        if data.made is not None:
+            return Source(data.name, made=json_text(data.made.model_dump(exclude_none=True)))
+        files = (data.readings, data.sensors)
+        return Source(data.name, *(file and str(self.folder / file) for file in files))
 
-    def _source(self, keys: Keys) -> tuple[str, Source]:
-        name = keys.text("name")
-        made = keys.get("made", dict, None)
-        readings = keys.text("readings", default=None)
-        if (made is None) == (readings is None):
-            raise keys.error(
-                f"{name!r} needs either readings or made", "Give one of them; see `flfl data list`"
-            )
-        if made is None:
-            sensors = keys.text("sensors", default=None)
-            return name, Source(name, self._beside(readings), sensors and self._beside(sensors))
-        inner = Keys(f"{keys.where} made", made, tuple(_MADE))
-        for option, kind in _MADE.items():
-            given = inner.get(option, (int, float) if kind is float else int, None)
-            if given is not None and not math.isfinite(given):
-                raise inner.error(f"{option} = {given} is no number", "Give a number")
-        return name, Source(name, made=json_text(made))
-
-    def _beside(self, file: str) -> str:
-        return str(self.path.parent / file)
-
-    def _variant(self, keys: Keys) -> tuple[str, tuple[str, dict[str, Any]]]:
-        label, method = keys.text("label"), keys.text("method")
-        if label in methods():
-            raise keys.error(f"{label!r} is a method of its own", "Choose another label")
-        keys.one_of("method", method, methods())
-        return label, (method, keys.get("options", dict, {}))
-
-    def _run(self, keys: Keys) -> Iterable[Cell]:
-        data = [self._loaded(keys, name) for name in keys.names("data")]
-        rates = [keys.share(rate) for rate in keys.items("rates", (int, float))]
-        patterns = keys.names("patterns", default=("random",))
-        for pattern in patterns:
-            keys.one_of("patterns", pattern, PATTERNS)
-        found = [self._method(keys, label) for label in keys.names("methods")]
-        methods = [one for one in found if one is not None]
-        seeds = self._seeds(keys)
-        shape = {
-            "block_length": keys.get("block_length", int, None),
-            "audit": keys.get("audit", bool, False),
-            "expected": float(keys.get("seconds", (int, float), 10.0)),
-        }
-        extra = keys.get("options", dict, {})
-        for source, pattern, rate in product(data, patterns, rates):
-            with keys.placed():
-                table, sensors = load(source)
-                training_mask(table, sensors, rate, pattern, seeds[0], shape["block_length"])
-        for label, method, options in methods:
-            if shape["audit"] and method not in AUDITED:
-                raise keys.error(
-                    f"{label!r} cannot be audited", f"audit is for {' and '.join(AUDITED)}"
-                )
+    def cells(self, run: RunTable, where: str) -> Iterator[Cell]:
+        """All cells of a ``[[run]]``."""
+        data = [self._loaded(name, where) for name in dict.fromkeys(run.data)]
+        _known(run.patterns, PATTERNS, where)
+        found = [self._method(label, where) for label in dict.fromkeys(run.methods)]
+        chosen = [one for one in found if one is not None]
+        seeds = list(range(run.seeds)) if isinstance(run.seeds, int) else run.seeds
+        patterns = list(dict.fromkeys(run.patterns))
+        for source, pattern, rate in product(data, patterns, run.rates):
+            with _placed(where):
+                training_mask(*load(source), rate, pattern, seeds[0], run.block_length)
+        for label, method, options in chosen:
+            if run.audit and method not in AUDITED:
+                remedy = f"audit is for {' and '.join(AUDITED)}"
+                raise InputError(f"{label!r} cannot be audited", where=where, remedy=remedy)
             if self._asked(label):
-                with keys.placed():
-                    _check_options(method, options | extra)
+                with _placed(where):
+                    _check_options(method, options | run.options)
         for source, pattern, rate, (label, method, options), seed in product(
-            data, patterns, rates, methods, seeds
+            data, patterns, run.rates, chosen, seeds
         ):
             yield Cell(
                 source=source,
@@ -228,51 +258,41 @@ class _Reader:
                 seed=seed,
                 label=label,
                 method=method,
-                options=json_text(options | extra),
-                **shape,
+                options=json_text(options | run.options),
+                block_length=run.block_length,
+                audit=run.audit,
+                expected=run.seconds,
             )
 
-    def _loaded(self, keys: Keys, name: str) -> Source:
+    def _loaded(self, name: str, where: str) -> Source:
         source = self.sources.get(name)
         if source is None and suffix_of(Path(name)) in TEXT_SUFFIXES + PARQUET_SUFFIXES:
-            source = Source(name, self._beside(name))
+            source = Source(name, str(self.folder / name))
         source = source or Source(name)
         if name not in self.fingerprints:
-            with keys.placed():
+            with _placed(where):
                 self.fingerprints[name] = fingerprint(*load(source))
         return source
 
     def _asked(self, label: str) -> bool:
         return not self.only or label in self.only
 
-    def _method(self, keys: Keys, label: str) -> tuple[str, str, dict[str, Any]] | None:
+    def _method(self, label: str, where: str) -> tuple[str, str, Options] | None:
         if label in self.variants:
             return label, *self.variants[label]
         if label not in methods() and not self._asked(label):
             return None
-        keys.one_of("methods", label, [*self.variants, *methods()])
+        _known([label], [*self.variants, *methods()], where)
         return label, label, {}
 
-    def _seeds(self, keys: Keys) -> list[int]:
-        given = keys.get("seeds", (int, list), 1)
-        seeds = list(range(given)) if isinstance(given, int) else given
-        if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-            raise keys.error(f"seeds = {given!r}", "Give a number of seeds, or a list such as [0]")
-        return seeds
 
-
-_DATA_KEYS = ("name", "readings", "sensors", "made")
-_VARIANT_KEYS = ("label", "method", "options")
-_RUN_KEYS = (
-    "data", "rates", "patterns", "methods", "seeds", "seconds", "audit", "options", "block_length"
-)  # fmt: skip
-
-
-def _check_options(method: str, options: dict[str, Any]) -> None:
+def _check_options(method: str, options: Options) -> None:
     """Refuse an option that the method does not have, or a value that it does not take."""
     find(method).require()
     if "seed" in options:
         raise InputError("seed is no option of a method", remedy="Give seeds = [...] in the run")
     model = create(method, **options)
-    if hasattr(model, "_parameter_constraints"):
+    if is_dataclass(model):
+        check_parameters(model)
+    elif hasattr(model, "_parameter_constraints"):
         model._validate_params()

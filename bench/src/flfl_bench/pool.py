@@ -1,4 +1,8 @@
-"""Worker processes of one BLAS thread each, which may hang or die without harm to the rest."""
+"""Worker processes of one BLAS thread each, which may hang or die without harm to the rest.
+
+Not joblib: there a job that takes too long or a worker that dies ends the whole call, and the other
+jobs are lost (joblib/joblib#522, #812).
+"""
 
 from __future__ import annotations
 

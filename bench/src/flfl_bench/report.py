@@ -1,4 +1,4 @@
-"""Tables and figures of an experiment.
+"""Tables and figures of an experiment, and the page of several.
 
 ``tables/`` and ``figures/`` hold what is the same in every run of the same experiment; what
 tells of one run on one machine goes to ``timings/``.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from flfl.errors import InputError
 from flfl.io.atomic import Writer, write_files
 from flfl_bench import figures, paper, tables
-from flfl_bench.canvas import render
 from flfl_bench.figures import Picture
-from flfl_bench.headline import OURS
-from flfl_bench.rank_diagram import critical_differences
-from flfl_bench.store import read_rows
+from flfl_bench.headline import OURS, headline
+from flfl_bench.store import content_writer, read_rows
 from flfl_bench.tables import Grid
 
 SECTIONS = (
@@ -100,7 +100,7 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
 def _ranks(rows: pd.DataFrame) -> Section:
     grids = [tables.comparisons(rows, OURS, metric) for metric in ("mae", "rmse")]
     ranks = [tables.ranking(rows, metric) for metric in ("mae", "rmse")]
-    picture = critical_differences(rows)
+    picture = figures.ranks(rows)
     return Section(
         "statistics",
         "Statistics",
@@ -122,27 +122,25 @@ def _timed(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
 def write_report(folder: Path, rows_path: Path, *, draw: bool = True) -> list[Path]:
     """Write the tables and figures of one experiment below a folder; returns their paths."""
     rows, about = read_rows(rows_path)
-    writers: dict[Path, Writer] = {folder / "tables" / "rows.csv": text_writer(listing(rows))}
+    writers: dict[Path, Writer] = {folder / "tables" / "rows.csv": _text(listing(rows))}
     for section in sections(rows, about["views"]):
         place = folder / ("timings" if section.timed else "tables")
         if section.grids:
-            writers[place / f"{section.name}.md"] = text_writer(_markdown(section))
+            writers[place / f"{section.name}.md"] = _text(_markdown(section))
             latex = "\n\n".join(grid.latex() for grid in section.grids)
-            writers[place / f"{section.name}.tex"] = text_writer(latex + "\n")
+            writers[place / f"{section.name}.tex"] = _text(latex + "\n")
         if draw:
             where = folder / ("timings" if section.timed else "figures")
-            writers |= drawings(where, section.pictures)
-    written = write_all(writers)
+            writers |= _drawings(where, section.pictures)
+    written = _write_all(writers)
     _remove_old_tables(folder, written)
     return written
 
 
 def _remove_old_tables(folder: Path, written: Sequence[Path]) -> None:
     """What an earlier report said and this one does not: cells that have failed, for one."""
-    names = {f"{name}.{kind}" for name in SECTIONS for kind in ("md", "tex")}
-    for path in (
-        place / name for place in (folder / "tables", folder / "timings") for name in names
-    ):
+    for place, name, kind in product(("tables", "timings"), SECTIONS, ("md", "tex")):
+        path = folder / place / f"{name}.{kind}"
         if path not in written:
             path.unlink(missing_ok=True)
 
@@ -158,32 +156,87 @@ def _markdown(section: Section) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def text_writer(content: str) -> Writer:
-    """Writes a text."""
-    return lambda file: _put(file, content.encode("utf-8"))
+def _text(content: str) -> Writer:
+    return content_writer(content.encode("utf-8"))
 
 
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
-
-
-def drawings(folder: Path, pictures: Sequence[Picture]) -> dict[Path, Writer]:
+def _drawings(folder: Path, pictures: Sequence[Picture]) -> dict[Path, Writer]:
     """The files of figures, PNG and SVG."""
-
-    def writer(picture: Picture, kind: str) -> Writer:
-        content = render(picture.draw, picture.height, kind, picture.width)
-        return lambda file: _put(file, content)
-
     return {
-        folder / f"{picture.name}.{kind}": writer(picture, kind)
+        folder / f"{picture.name}.{kind}": content_writer(figures.render(picture, kind))
         for picture in pictures
         for kind in ("png", "svg")
     }
 
 
-def write_all(writers: dict[Path, Writer]) -> list[Path]:
+def _write_all(writers: dict[Path, Writer]) -> list[Path]:
     """Write files, their folders first; all of them or none."""
     for folder in {path.parent for path in writers}:
         folder.mkdir(parents=True, exist_ok=True)
     write_files(writers)
     return list(writers)
+
+
+def write_page(out: Path, files: Sequence[Path]) -> list[Path]:
+    """Write the page of several experiments, and its figures into a folder of its name."""
+    writers = {out: _text(page_text(out, files))}
+    for path in files:
+        rows, about = read_rows(path)
+        for section in sections(rows, about["views"]):
+            writers |= _drawings(out.with_suffix("") / path.stem, section.pictures)
+    return _write_all(writers)
+
+
+def page_text(out: Path, files: Sequence[Path]) -> str:
+    """The page in Markdown, made from rows without running anything."""
+    found = [(path, *read_rows(path)) for path in files]
+    # The table of all methods comes first: the headline is taken from it.
+    found.sort(key=lambda one: ("paper" not in one[2]["views"], one[0].stem))
+    path, rows, _ = found[0]
+    folder = path.parent.as_posix()
+    lines = ["# Results", ""]
+    lines += [line for sentence in headline(rows) for line in (sentence, "")]
+    lines += [
+        f"This page is made from the rows in `{folder}/*.parquet` by"
+        f" `flfl-bench results {folder}"
+        f" --out {out.as_posix()}`; `docs/benchmark.md` says how such rows are made.",
+        "",
+    ]
+    for path, rows, about in found:
+        lines += [f"## {about['title']}", "", _provenance(path, rows, about), ""]
+        for section in sections(rows, about["views"]):
+            lines += [f"### {section.title}", ""]
+            if section.words:
+                lines += [section.words.strip(), ""]
+            for picture in section.pictures:
+                link = f"{out.stem}/{path.stem}/{picture.name}.png"
+                lines += [f"![{picture.caption}]({link})", "", f"*{picture.caption}.*", ""]
+            for grid in section.grids:
+                lines += [grid.markdown(), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
+    """Command, machine, versions, and how many seeds."""
+
+    def each(name: str) -> str:
+        return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna()))
+
+    hours = float(rows["cpu_seconds"].sum()) / 3600
+    return (
+        f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`, rows in"
+        f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} processor hours, on"
+        f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
+        f" flfl {each('flfl')}, numpy {each('numpy')}, scipy {each('scipy')},"
+        f" Python {each('python')}."
+    )
+
+
+def find_rows(folder: Path) -> list[Path]:
+    """The Parquet files of a folder; of one that `flfl-bench run` made, its rows."""
+    if (folder / "rows.parquet").is_file():
+        return [folder / "rows.parquet"]
+    found = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
+    if not found:
+        raise InputError("there are no rows", where=str(folder), remedy="Copy a rows.parquet there")
+    return found

@@ -8,13 +8,14 @@ did not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scikit_posthocs import posthoc_nemenyi_friedman
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 CASE = ["data", "pattern", "rate"]
 LEVEL = 0.95
@@ -53,12 +54,14 @@ class Ranking:
     ranks : mean rank by label, 1 is best, in this order
     p_value : of "all methods are alike"
     cases : how many
-    critical_difference : mean ranks closer than this are not told apart (Nemenyi, 5 %)
+    nemenyi : labels x labels, p-values of "these two are alike" (Nemenyi)
+    critical_difference : mean ranks closer than this are not told apart at 5 %
     """
 
     ranks: dict[str, float]
     p_value: float
     cases: int
+    nemenyi: pd.DataFrame
     critical_difference: float
 
 
@@ -106,8 +109,10 @@ def compare(table: pd.DataFrame, ours: str) -> list[Comparison]:
         pair = table[[ours, label]].dropna().to_numpy()
         if len(pair):
             found.append(_comparison(str(label), pair[:, 0], pair[:, 1]))
-    adjusted = holm([one.p_value for one in found])
-    return [Comparison(**{**vars(one), "holm": p}) for one, p in zip(found, adjusted, strict=True)]
+    if not found:
+        return []
+    adjusted = multipletests([one.p_value for one in found], method="holm")[1]
+    return [replace(one, holm=float(p)) for one, p in zip(found, adjusted, strict=True)]
 
 
 def _comparison(label: str, ours: np.ndarray, theirs: np.ndarray) -> Comparison:
@@ -166,23 +171,6 @@ def rank_biserial(difference: ArrayLike) -> float:
     return float((ranks * np.sign(nonzero)).sum() / ranks.sum())
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction for several tests.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values)
-    adjusted = np.empty(len(order))
-    largest = 0.0
-    for position, index in enumerate(order):
-        largest = max(largest, (len(order) - position) * p_values[index])
-        adjusted[index] = min(largest, 1.0)
-    return [float(p) for p in adjusted]
-
-
 def rank(table: pd.DataFrame) -> Ranking | None:
     """Friedman's test on ``scores``; None for fewer than three methods or two common cases.
 
@@ -192,14 +180,16 @@ def rank(table: pd.DataFrame) -> Ranking | None:
     cases, methods = complete.shape
     if methods < 3 or cases < 2:
         return None
-    ranks = complete.rank(axis=1).mean().sort_values(kind="stable")
-    spread = complete.rank(axis=1).to_numpy()
-    alike = bool((spread == spread[:, :1]).all())
-    p_value = 1.0 if alike else float(stats.friedmanchisquare(*spread.T).pvalue)
+    spread = complete.rank(axis=1).rename(columns=str)
+    ranks = spread.mean().sort_values(kind="stable")
+    alike = spread.nunique(axis=1).max() == 1
+    p_value = 1.0 if alike else float(stats.friedmanchisquare(*spread.to_numpy().T).pvalue)
+    pairs = posthoc_nemenyi_friedman(spread.to_numpy())
     return Ranking(
         ranks={str(label): float(value) for label, value in ranks.items()},
         p_value=p_value,
         cases=cases,
+        nemenyi=pairs.set_axis(spread.columns, axis=0).set_axis(spread.columns, axis=1),
         critical_difference=critical_difference(methods, cases),
     )
 

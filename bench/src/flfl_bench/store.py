@@ -89,7 +89,7 @@ class Store:
     def keep(self, cell: Cell, row: Mapping[str, Any]) -> None:
         """Keep the result of a cell, for good."""
         content = json_text({"definition": cell.definition, "row": dict(row)}).encode()
-        write_files({self.path(cell): lambda file: _write(file, content)})
+        write_files({self.path(cell): content_writer(content)})
 
     def find(self, cell: Cell) -> dict[str, Any] | None:
         """The result of a cell, None where it is not finished."""
@@ -113,11 +113,8 @@ class Store:
 
     def table(self, experiment: Experiment) -> pa.Table:
         """All finished cells of the experiment, in its order."""
-        rows = []
-        for cell in experiment.cells:
-            row = self.find(cell)
-            if row is not None:
-                rows.append(row | _named(cell))
+        found = ((cell, self.find(cell)) for cell in experiment.cells)
+        rows = [row | _named(cell) for cell, row in found if row is not None]
         about = {"name": experiment.name, "title": experiment.title, "views": experiment.views}
         schema = pa.schema(
             list((SCORES | TIMINGS).items()), metadata={_METADATA: json_text(about).encode()}
@@ -127,18 +124,18 @@ class Store:
     def write(self, experiment: Experiment) -> pa.Table:
         """Write ``rows.parquet`` and, without what differs from run to run, ``scores.parquet``."""
         table = self.table(experiment)
-        scores = table.select(list(SCORES))
-        write_files(
-            {
-                self.rows: _parquet(table),
-                self.folder / "scores.parquet": _parquet(scores),
-            }
-        )
+        scores = self.folder / "scores.parquet"
+        write_files({self.rows: _parquet(table), scores: _parquet(table.select(list(SCORES)))})
         return table
 
 
-def _write(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+def content_writer(content: bytes) -> Writer:
+    """Writes these bytes."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    return write
 
 
 def _parquet(table: pa.Table) -> Writer:

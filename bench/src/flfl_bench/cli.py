@@ -1,20 +1,22 @@
-"""``flfl-bench run``: a whole table of methods, data, rates and seeds, resumable."""
+"""``flfl-bench``: run experiments, and make the page of their results."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from flfl.cli.options import json_option, several
+from flfl.cli import FriendlyGroup
+from flfl.cli.options import Decorator, json_option, several
 from flfl.cli.output import print_json
 from flfl.errors import FLFLError
+from flfl.io.atomic import check_writable
 from flfl.report.content import count
-from flfl_bench.canvas import NO_FIGURES, available
 from flfl_bench.experiment import read_experiment
-from flfl_bench.report import write_report
+from flfl_bench.report import find_rows, write_page, write_report
 from flfl_bench.runner import Progress, run_cells
 from flfl_bench.store import Store
 
@@ -23,7 +25,24 @@ _QUIET = 30.0
 """Seconds between two lines of progress where nobody looks on."""
 
 
-@click.command()
+@click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="flfl-bench")
+@click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
+def main(debug: bool) -> None:
+    """Compare methods: data x rates x patterns x methods x seeds.
+
+    \b
+    Example:
+      flfl-bench run experiments/quick.toml --out quick
+      flfl-bench results docs/results --out docs/results.md
+    """
+
+
+def _list(name: str, words: str, item: Any = str) -> Decorator:
+    return click.option(name, type=several(item), default="", metavar="LIST", help=words)
+
+
+@main.command()
 @click.argument("experiment", type=click.Path(path_type=Path))
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
@@ -34,30 +53,10 @@ _QUIET = 30.0
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds that a cell may take; beyond them it counts as failed.",
 )
-@click.option(
-    "--only",
-    type=several(),
-    default="",
-    metavar="LIST",
-    help="Only these labels, such as flfl,linear.",
-)
-@click.option(
-    "--data", "data_names", type=several(), default="", metavar="LIST", help="Only these data sets."
-)
-@click.option(
-    "--rates",
-    type=several(click.FloatRange(0, 1, min_open=True, max_open=True)),
-    default="",
-    metavar="LIST",
-    help="Only these rates, such as 0.1,0.5.",
-)
-@click.option(
-    "--again",
-    type=several(),
-    default="",
-    metavar="LIST",
-    help="Run these labels again, finished or not.",
-)
+@_list("--only", "Only these labels, such as flfl,linear.")
+@_list("--data", "Only these data sets.")
+@_list("--rates", "Only these rates, such as 0.1,0.5.", click.FloatRange(0, 1, True, True))
+@_list("--again", "Run these labels again, finished or not.")
 @click.option("--again-failed", is_flag=True, help="Run again what has failed.")
 @json_option
 def run(
@@ -66,7 +65,7 @@ def run(
     workers: int | None,
     limit: float | None,
     only: list[str],
-    data_names: list[str],
+    data: list[str],
     rates: list[float],
     again: list[str],
     again_failed: bool,
@@ -83,7 +82,7 @@ def run(
       flfl-bench run experiments/paper_table.toml --out table --only flfl,linear --rates 0.5
     """
     asked = read_experiment(experiment, only)
-    cells = asked.select(labels=only, data=data_names, rates=rates)
+    cells = asked.select(labels=only, data=data, rates=rates)
     store = Store(out)
     if again:
         repeated = asked.select(labels=again)
@@ -92,11 +91,8 @@ def run(
         store.discard(cell for cell in cells if (store.find(cell) or {}).get("failed"))
     run_cells(cells, store, workers=workers, limit=limit, report=_Bar())
     table = store.write(asked)
-    draw = available()
-    write_report(out, store.rows, draw=draw)
+    write_report(out, store.rows)
     rows = table.to_pylist()
-    if not draw:
-        click.echo(NO_FIGURES, err=True)
     if as_json:
         print_json({"table": str(store.rows), "rows": rows})
     else:
@@ -107,6 +103,30 @@ def run(
                 click.echo(f"Failed: {row['label']} on {place}: {row['failed']}")
     if rows and all(row["failed"] for row in rows):
         raise FLFLError(f"every cell failed, such as {rows[0]['label']}: {rows[0]['failed']}")
+
+
+@main.command()
+@click.argument("rows", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="The page to write, a .md file."
+)
+@json_option
+def results(rows: Path, out: Path, as_json: bool) -> None:
+    """Make a page of tables and figures from ROWS, a folder of Parquet files (or one).
+
+    Nothing is run: the files are those that `flfl-bench run` writes.
+
+    \b
+    Example:
+      flfl-bench results docs/results --out docs/results.md
+    """
+    files = find_rows(rows)
+    check_writable(out, inputs=files, suffixes=(".md",))
+    written = write_page(out, files)
+    if as_json:
+        print_json({"page": str(out), "written": [str(path) for path in written]})
+    else:
+        click.echo(f"Page: {out}")
 
 
 class _Bar:
