@@ -11,7 +11,7 @@ import pytest
 
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
-from flfl.estimators.interpolation import Linear
+from flfl.estimators.interpolation import Interpolation
 from flfl.evaluation import evaluate, training_mask
 from flfl.io.read import from_frame
 from flfl.io.sensors import Sensors
@@ -19,7 +19,7 @@ from flfl.methods import Method
 from flfl.peak_memory import PeakMemory
 from quick import EVERY_METHOD, QUICK, quick
 
-ABSENT = Method("absent", Linear, "", needs="flfl_has_no_such_module", extra="flfl[absent]")
+ABSENT = Method("absent", Interpolation, "", needs="flfl_has_no_such_module", extra="flfl[absent]")
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,7 @@ def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator
     plan = PaperPlan(rank=k, rounds=rounds, check_every=10**9, schedule="synchronous")
     sizes = {"slots": N, "rank": k}
     sites = []
-    for name in groups.site_names:
-        home = groups.members(name)
+    for name, home in groups.members.items():
         label = int(groups.regions[home[0]])
         L = region_laplacian(places[home], "metric", 3, size=len(home))
         Z = np.sin(np.arange(N) / 20) + 0.3 * rng.standard_normal((len(home), N))
@@ -42,7 +41,7 @@ def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator
         program = PaperSite([ids[i] for i in home], home, Z, known, labels, {label: L}, plan, 0)
         sites.append(Site(name, program, PROTOCOL))
     program = coordinate(plan, N, 0, Traffic())
-    return Coordinator(program, PROTOCOL, groups.site_names, sizes), sites
+    return Coordinator(program, PROTOCOL, list(groups.members), sizes), sites
 
 
 def bare(Y: np.ndarray, J: np.ndarray, P: np.ndarray, Q: np.ndarray) -> None:

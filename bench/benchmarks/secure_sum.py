@@ -54,8 +54,8 @@ def whole_run(repeats: int) -> None:
     for _ in range(repeats):
         for secure in (False, True):
             model = FLFL(effort="quick", secure=secure, rank=RANK, season=0)
-            model.tap = clock = Clock()
-            model.fit(table, sites=list(table.columns))
+            clock = Clock()
+            model.fit(table, sites=list(table.columns), tap=clock)
             times[secure].append(clock.marks[-1] - clock.marks[0])
             traffic[secure] = model.traffic_
     plain, full = (float(np.median(times[secure])) for secure in (False, True))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flfl.errors import InputError
-from flfl.estimators.interpolation import Linear
+from flfl.estimators.interpolation import Interpolation as Linear
 from flfl_bench.baselines.lfa import LFA
 from flfl_bench.testing import _LAWS, check_recoverer
 from quick import EVERY_METHOD, quick

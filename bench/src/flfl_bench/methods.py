@@ -30,7 +30,6 @@ lfa = Method(
     LFA,
     "latent factors by alternating least squares, central",
     pooled=True,
-    seeded=True,
     grid=({"rank": 3}, {"rank": 10}, {"rank": 20}, {"rank": 20, "ridge": 0.3}),
 )
 
@@ -39,7 +38,6 @@ fedmf = Method(
     FedMF,
     "federated matrix factorisation; its plain uploads reveal the readings",
     federated=True,
-    seeded=True,
     grid=_FACTOR_GRID,
 )
 
@@ -48,7 +46,6 @@ fedrec = Method(
     FedRec,
     "federated factors; made-up rows hide which slots a sensor observed, not its readings",
     federated=True,
-    seeded=True,
     # What is made up acts as a ridge of its own.
     grid=(
         {"rank": 10, "ridge": 0.1},
@@ -63,7 +60,6 @@ fedrec_plus = Method(
     FedRecPlus,
     "fedrec whose made-up rows are taken out again by denoising clients",
     federated=True,
-    seeded=True,
     grid=_FACTOR_GRID,
 )
 
@@ -72,7 +68,6 @@ rfrec = Method(
     RFRec,
     "federated factors: each client keeps a copy of all slots' factors and sends it whole",
     federated=True,
-    seeded=True,
     grid=(
         {"rank": 10, "ridge": 0.1, "slot_ridge": 0.5},
         {"rank": 10, "ridge": 0.01, "slot_ridge": 0.5},
@@ -86,7 +81,6 @@ metamf = Method(
     MetaMF,
     "a server that generates a small private network for every sensor",
     federated=True,
-    seeded=True,
     needs="jax",
     extra="flfl-bench[neural]",
     # Narrow generators share more between sensors, wide ones fit dense tables better.
@@ -98,7 +92,6 @@ fesog = Method(
     FeSoG,
     "attention over neighbours and observed slots, with pseudo readings",
     federated=True,
-    seeded=True,
     needs="jax",
     extra="flfl-bench[neural]",
     grid=({"decay": 1e-3}, {"decay": 1e-2}),
@@ -109,7 +102,6 @@ fedgnn = Method(
     FedGNN,
     "a local graph network whose gradients are cut and noised",
     federated=True,
-    seeded=True,
     needs="jax",
     extra="flfl-bench[neural]",
     # Long steps learn more in the rounds there are, short ones average more noise away.

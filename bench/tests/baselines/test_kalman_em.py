@@ -6,7 +6,7 @@ import pytest
 
 from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError
-from flfl.estimators.interpolation import Linear
+from flfl.estimators.interpolation import Interpolation as Linear
 from flfl.evaluation import training_mask
 from flfl_bench.baselines.kalman_em import KalmanEM
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flfl.estimators.interpolation import Linear, Mean
+from flfl.estimators.interpolation import Interpolation
 from flfl.io.scaling import Scaling
 from flfl.paper.graph import laplacian
 from flfl_bench.baselines.lrds import LRDS
@@ -40,7 +40,7 @@ def test_shrinking_equals_the_singular_value_decomposition(shape):
 @pytest.mark.parametrize("method", [SoftImpute(shrinkage=0.01), LRDS(alpha=1e-4, shrinkage=0.03)])
 def test_low_rank_is_found(method):
     X, seen = table()
-    assert error(method, seen, X) < 0.4 * error(Mean(), seen, X)
+    assert error(method, seen, X) < 0.4 * error(Interpolation(kind="mean"), seen, X)
 
 
 def test_softimpute_ends_at_its_optimum():
@@ -105,7 +105,7 @@ def test_trmf_bridges_slots_that_nobody_observed_with_the_season():
     index = pd.date_range("2024-01-01", periods=480, freq="h")
     clocked = pd.DataFrame(seen, index=index, columns=list("abc"))
     with_season = error(TRMF(rank=2, ridge=0.1, temporal_weight=0.1), clocked, X)
-    assert with_season < 0.3 * error(Linear(), seen, X)
+    assert with_season < 0.3 * error(Interpolation(), seen, X)
     assert with_season < 0.5 * error(TRMF(rank=2, ridge=0.1, temporal_weight=0.1), seen, X)
 
 

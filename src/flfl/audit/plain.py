@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,13 @@ def audit_plain(
     """Run the paper's method and compute the readings from what its coordinator was sent."""
     say("running the paper's method")
     model = PaperFLFL(**{"rounds": ROUNDS, **settings})
-    uploads = plain_inversion.record(model, lambda m: m.fit(values, sensors=sensors), RECORDED)
+    uploads = plain_inversion.record(partial(model.fit, values, sensors=sensors), RECORDED)
     raw = values.to_numpy(dtype=float).T
     raw = raw[~np.isnan(raw).all(axis=1)]
     weights = Weights(model.ridge, model.spatial_weight, model.temporal_weight)
     say("attacking: plain inversion")
     finding = _finding(plain_inversion.invert(uploads, weights).readings, raw)
-    n_sites = len(model.partition_.site_names)
+    n_sites = len(model.partition_.members)
     return Report([finding], "plain", n_sites, len(raw), notes=model.traffic_.notes)
 
 

@@ -32,8 +32,8 @@ from flfl.audit.plain import audit_plain
 from flfl.audit.report import Report
 from flfl.audit.view import watch
 from flfl.errors import InputError
-from flfl.estimators.base import Sites, resolve_sensors
 from flfl.estimators.flfl import FLFL
+from flfl.estimators.owners import Sites, resolve_sensors
 from flfl.io.read import from_frame
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
@@ -150,7 +150,7 @@ def _sums(
     say("running the network")
     model, view, truth = watch(values, sensors, **settings)
     report = Report(
-        [], "sums", len(model.partition_.site_names), values.shape[1],
+        [], "sums", len(model.partition_.members), values.shape[1],
         added_error=model.added_error, share=model.share, secure=model.secure_,
         notes=model.traffic_.notes,
     )  # fmt: skip

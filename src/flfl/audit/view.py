@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.ensemble.estimate import Recovered
-from flfl.estimators.base import Sites
 from flfl.estimators.flfl import FLFL
+from flfl.estimators.owners import Sites
 from flfl.estimators.saved_model import Remembered
 from flfl.io.sensors import Sensors
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
-from flfl.protocol.client import Client
-from flfl.protocol.coordinator import Replies
-from flfl.protocol.owner import Table, digests
+from flfl.protocol.coordinator import Ask, Replies
+from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.server import Coordination
@@ -113,31 +112,6 @@ def _refit(network: Network, replies: Replies) -> Refit:
     return Refit(network, P, r)
 
 
-class Watched(FLFL):
-    """The estimator with an auditor beside its coordinator.
-
-    Nothing leaves in the finish at home, so it is left out unless ``to_the_end`` is set.
-    """
-
-    to_the_end = False
-    view_: View
-
-    def _run(self, plan: Plan, tables: list[Table], n_slots: int) -> list[Client]:
-        heard: list[Replies] = []
-        self.witness = lambda _, replies: heard.append(replies)
-        earlier = None if self._warm is None else self._warm.network
-        clients = super()._run(plan, tables, n_slots)
-        network, refits = replay(plan, tables[0].positions, heard, earlier)
-        before = self.view_.refits if earlier is not None else ()
-        self.view_ = View(network, (*before, *refits), self.secure_)
-        return clients
-
-    def _finish(self, client: Client) -> Recovered:
-        if self.to_the_end:
-            return super()._finish(client)
-        return Recovered(*[np.full(client.owner.table.raw.shape, np.nan)] * 5)
-
-
 def watch(
     readings: pd.DataFrame,
     sensors: Sensors | None = None,
@@ -164,18 +138,36 @@ def watch(
     >>> view.network.z.shape, truth.copies.shape, len(view.refits)
     ((150, 2), (4, 150), 5)
     """
-    model = Watched(**{"effort": "quick", **settings})
-    model.to_the_end = to_the_end
+    model = FLFL(**{"effort": "quick", **settings})
     length = stretch_length(len(readings), nights)
-    first = len(readings) - nights * length
-    model.fit(readings.iloc[:first], sensors=sensors, sites=sites)
-    for night in range(nights if hasattr(model, "view_") else 0):
-        start = first + night * length
-        model.partial_fit(readings.iloc[start : start + length])
-    view: View | None = getattr(model, "view_", None)
-    if view is None or not view.network.numbers.any():
+    view = None
+    for night in range(nights + 1):
+        earlier = None if view is None else model.remembered_
+        heard: list[Replies] = []
+        model.fit(
+            readings.iloc[: len(readings) - (nights - night) * length],
+            sensors=sensors,
+            sites=sites,
+            warm_start=earlier,
+            witness=partial(_hear, heard),
+            finish=to_the_end,
+        )
+        if not heard:
+            break
+        network, refits = replay(
+            model.network_.plan,
+            model.network_.positions,
+            heard,
+            None if earlier is None else earlier.network,
+        )
+        view = View(network, (*(view.refits if view else ()), *refits), model.secure_)
+    if view is None or model.remembered_ is None or not view.network.numbers.any():
         return model, None, None
     return model, view, truth_of(view.network, model.remembered_, readings)
+
+
+def _hear(heard: list[Replies], _ask: Ask, replies: Replies) -> None:
+    heard.append(replies)
 
 
 def stretch_length(n_slots: int, nights: int) -> int:

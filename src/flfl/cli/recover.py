@@ -130,7 +130,7 @@ def _print_plan(
     """What was understood of a file, and what would be done with it."""
     rules = Rules(settings.get("max_gap"), settings["min_readings"], settings.get("bounds"))
     refusals, notes = rules.refusals(table), rules.notes(table)
-    found, sites = inspect_table(table, sensors), len(partition(sensors).site_names)
+    found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())
     filled, method = found.missing - refused, settings["method"]
     if as_json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +14,15 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from flfl.config import Settings, check_parameters
 from flfl.errors import InputError
+from flfl.estimators.owners import Sites, resolve_sensors
 from flfl.io.grid import Grid, infer_grid, natural_period
-from flfl.io.sensors import EACH, Sensors, sensors_from_frame
+from flfl.io.sensors import Sensors
 from flfl.io.times import Times
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
-Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
 
 
 class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -32,12 +34,22 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimates_ : (n_slots, n_sensors) array, the method's value for every entry
-    period_ : slots in the season that the time grid suggests (24 for hours), 0 for none
-    traffic_ : what travelled between the parties (empty for a method that is not federated)
-    n_features_in_, feature_names_in_ : as in scikit-learn
+    estimates_ : (n_slots, n_sensors) array
+        The method's value for every entry.
+    index_ : pandas.Index or None
+        Of the table that was fitted; None for an array.
+    sensors_ : Sensors
+        Coordinates, regions and sites of the columns.
+    period_ : int
+        Slots in the season that the time grid suggests (24 for hours), 0 for none.
+    traffic_ : Traffic
+        What travelled between the parties (empty for a method that is not federated).
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
     """
 
+    settings: ClassVar[type[Settings] | None] = None
+    """The model that checks the parameters; None where the types of a dataclass do, or nothing."""
     _by_sensor: ClassVar[tuple[str, ...]] = ()
     """Further fitted arrays whose last axis is the sensors that have readings."""
     _unit_free: ClassVar[bool] = True
@@ -49,13 +61,17 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        Y : (M, N) readings, NaN = missing; no row is all NaN
-        positions : (N,) elapsed time of the slots, in steps
-        sensors : the M sensors
+        Y : (M, N) array
+            Readings, NaN = missing; no row is all NaN.
+        positions : (N,) array
+            Elapsed time of the slots, in steps.
+        sensors : Sensors
+            The M sensors.
 
         Returns
         -------
-        (M, N) array without NaN
+        (M, N) array
+            Without NaN.
         """
 
     def fit(
@@ -65,26 +81,52 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         *,
         sensors: Sensors | pd.DataFrame | None = None,
         sites: Sites | None = None,
+        grid: Grid | None = None,
     ) -> Self:
         """Learn from the known entries of a time x sensor table.
 
         Parameters
         ----------
-        X : (n_slots, n_sensors) array or DataFrame, NaN = missing. The index of a DataFrame may
-            hold times.
-        y : ignored
-        sensors : coordinates, regions and sites: a DataFrame with one row a sensor (``sensor_id``
-            or the index, ``latitude``/``longitude`` or ``x``/``y``, perhaps ``region``, ``site``)
-        sites : owner of each sensor, in column order or by sensor id; names or numbers
+        X : (n_slots, n_sensors) array or DataFrame
+            NaN = missing. The index of a DataFrame may hold times.
+        y : object
+            Ignored.
+        sensors : Sensors or DataFrame, optional
+            Coordinates, regions and sites: a DataFrame has one row for each sensor (``sensor_id``
+            or the index, ``latitude``/``longitude`` or ``x``/``y``, perhaps ``region``, ``site``).
+        sites : sequence, Series or mapping, optional
+            Owner of each sensor, in column order or by sensor id; names or numbers.
+        grid : Grid, optional
+            The time grid of the rows, where it is known already; else found from the index.
         """
+        return self._fit(X, sensors, sites, grid, self._estimate)
+
+    def check_settings(self) -> None:
+        """Refuse parameters that the method does not take."""
+        if self.settings is not None:
+            self.settings.check(self.get_params())
+        elif is_dataclass(self):
+            check_parameters(self)
+
+    def _fit(
+        self,
+        X: Any,
+        sensors: Sensors | pd.DataFrame | None,
+        sites: Sites | None,
+        grid: Grid | None,
+        estimate: Callable[[Array, Array, Sensors], Array],
+    ) -> Self:
+        """Check what is given, estimate every entry, keep what was found."""
+        self.check_settings()
         index = X.index if isinstance(X, pd.DataFrame) else None
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
         )
         names = X.columns if isinstance(X, pd.DataFrame) else range(values.shape[1])
         ids = tuple(str(name).strip() for name in names)
-        known_sensors = resolve_sensors(ids, sensors, sites)
-        grid = _grid(index)
+        self.index_, self.sensors_ = index, resolve_sensors(ids, sensors, sites)
+        if grid is None and isinstance(index, pd.DatetimeIndex) and index.is_unique:
+            grid = infer_grid(Times(index, index)) if index.is_monotonic_increasing else None
         positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
         self.period_ = 0 if grid is None else natural_period(grid)
         alive = ~np.isnan(values).all(axis=0)
@@ -93,16 +135,16 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "the table holds no reading", remedy="Give at least one sensor with readings"
             )
         self.traffic_ = Traffic()
-        everyone = alive.all()
-        Y = np.ascontiguousarray((values if everyone else values[:, alive]).T)
+        Y = np.ascontiguousarray((values if alive.all() else values[:, alive]).T)
         with threadpool_limits(limits=1):
             # Small products on two cores run faster on one thread than on two.
-            estimates = self._estimate(Y, positions, known_sensors.subset(alive)).T
-        self.estimates_ = estimates
-        if not everyone:
+            self.estimates_ = estimate(Y, positions, self.sensors_.subset(alive)).T
+        if not alive.all():
             for name in ("estimates_", *self._by_sensor):
-                setattr(self, name, _widen(getattr(self, name), alive))
-        self._index = index
+                narrow = getattr(self, name)
+                wide = np.full((*narrow.shape[:-1], len(alive)), np.nan)
+                wide[..., alive] = narrow
+                setattr(self, name, wide)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -159,11 +201,11 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return -float(np.nanmean(error))
 
     def _fitted_rows(self, X: Any, n_rows: int) -> Any:
-        if isinstance(X, pd.DataFrame) and self._index is not None:
-            if X.index.equals(self._index):
+        if isinstance(X, pd.DataFrame) and self.index_ is not None:
+            if X.index.equals(self.index_):
                 return slice(None)
-            if self._index.is_unique:
-                rows = self._index.get_indexer(X.index)
+            if self.index_.is_unique:
+                rows = self.index_.get_indexer(X.index)
                 if (rows >= 0).all():
                     return rows
         elif n_rows == len(self.estimates_):
@@ -177,61 +219,3 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def resolve_sensors(
-    ids: Sequence[str], sensors: Sensors | pd.DataFrame | None, sites: Sites | None
-) -> Sensors:
-    """The sensors of a table from what the caller knows of them.
-
-    Examples
-    --------
-    >>> resolve_sensors(["a", "b"], None, {"a": "north", "b": "south"}).sites
-    ('north', 'south')
-    >>> resolve_sensors(["7", "8"], None, [1, 1]).sites
-    ('1', '1')
-    """
-    if isinstance(sensors, pd.DataFrame):
-        sensors = sensors_from_frame(sensors, ids)
-    resolved = sensors or Sensors.bare(ids)
-    if resolved.ids != tuple(ids):
-        raise InputError("the sensors do not match the table's columns")
-    if isinstance(sites, str) and sites == EACH:
-        return resolved.with_sites(EACH)
-    return resolved if sites is None else resolved.with_sites(_site_of_each(ids, sites))
-
-
-def _site_of_each(ids: Sequence[str], sites: Sites) -> list[str]:
-    """One name a sensor: ids and sites may be numbers, and a Series may be keyed by sensor."""
-    if isinstance(sites, str):
-        raise InputError(
-            f"{sites!r} is one text, not a site for each sensor",
-            where="sites",
-            remedy="Give a list in column order, a mapping from sensor to site, or 'each'",
-        )
-    if isinstance(sites, pd.Series):
-        keyed = set(ids) <= {str(name) for name in sites.index}
-        sites = dict(sites.items()) if keyed else sites.tolist()
-    if isinstance(sites, Mapping):
-        owner = {str(sensor): site for sensor, site in sites.items()}
-        lost = [sensor for sensor in ids if sensor not in owner]
-        if lost:
-            raise InputError(f"no site is given for sensor {lost[0]!r}", where="sites")
-        sites = [owner[sensor] for sensor in ids]
-    if any(site is None or site != site for site in sites):
-        raise InputError("a site is missing", where="sites", remedy="Name one for each sensor")
-    return [str(site) for site in sites]
-
-
-def _widen(values: Array, alive: NDArray[np.bool_]) -> Array:
-    """NaN for the sensors that had nothing to say."""
-    out = np.full((*values.shape[:-1], len(alive)), np.nan)
-    out[..., alive] = values
-    return out
-
-
-def _grid(index: pd.Index | None) -> Grid | None:
-    """The time grid where the index holds increasing times."""
-    if isinstance(index, pd.DatetimeIndex) and index.is_monotonic_increasing and index.is_unique:
-        return infer_grid(Times(index, index))
-    return None

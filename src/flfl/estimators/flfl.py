@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from flfl.ensemble.estimate import Recovered
+from flfl.config import MethodSettings, Settings
 from flfl.errors import InputError
-from flfl.estimators.base import Array, BaseRecoverer, Sites
-from flfl.estimators.owners import Partition, partition
-from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, WHOLE
+from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.owners import Partition, Sites, partition
 from flfl.estimators.saved_model import Kept, Remembered
+from flfl.io.grid import Grid
 from flfl.io.sensors import Sensors
 from flfl.model.geometry import map_box, to_plane
 from flfl.protocol import home
@@ -26,14 +25,20 @@ from flfl.protocol.coordinator import Coordinator, Witness
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.home import Effort
-from flfl.protocol.owner import Owner, Table
-from flfl.protocol.plan import Box, Plan
+from flfl.protocol.owner import Outgoing, Owner, Table, Trial
+from flfl.protocol.plan import Plan
+from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination, Progress
 from flfl.protocol.site import Site
 from flfl.secagg import LEAST_SITES
 from flfl.transport import local
 from flfl.transport.local import Tap
+
+Own = tuple[np.ndarray, Outgoing, Array]
+Job = tuple[Table, Trial, Network | None, Own | None, Array]
+"""An owner's finish at home: its table, transform and season, the public state, its own part of
+that, and the added error of its sensors."""
 
 
 class FLFL(BaseRecoverer):
@@ -74,7 +79,8 @@ class FLFL(BaseRecoverer):
     settings_ : what was chosen
     n_rounds_, traffic_, partition_ : as their names say
     secure_ : whether the sites' sums were hidden from the coordinator
-    remembered_ : the finished run, for ``warm_start``;
+    readings_ : the table that was fitted, for ``partial_fit``
+    remembered_ : the finished run, for ``warm_start``; None where nothing was shared.
         :func:`~flfl.estimators.saved_model.save_model` writes it to a file
 
     Examples
@@ -86,22 +92,6 @@ class FLFL(BaseRecoverer):
     >>> bool(np.isnan(filled).any())
     False
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "added_error": [NOT_NEGATIVE, str],
-        "share": [Interval(Real, 0, 1, closed="right")],
-        "effort": [StrOptions({"full", "quick"})],
-        "rank": [COUNT],
-        "rounds": [COUNT],
-        "pilot": ["boolean"],
-        "transformation": [StrOptions({"none", "sqrt", "log1p"}), None],
-        "season": [WHOLE, None],
-        "sharing": [StrOptions({"network", "nothing", "everything"})],
-        "coverage": [Interval(Real, 0, 1, closed="neither")],
-        "n_regions": [COUNT, None],
-        "secure": ["boolean", None],
-        "random_state": [WHOLE],
-    }
 
     def __init__(
         self,
@@ -134,6 +124,7 @@ class FLFL(BaseRecoverer):
         self.secure = secure
         self.random_state = random_state
 
+    settings: ClassVar[type[Settings] | None] = MethodSettings
     _unit_free: ClassVar[bool] = False
     _by_sensor: ClassVar[tuple[str, ...]] = (
         "lower_",
@@ -143,13 +134,6 @@ class FLFL(BaseRecoverer):
         "added_error_",
     )
 
-    progress: Progress | None = None
-    """Called with (round, rounds) after every round."""
-    tap: Tap | None = None
-    """Hears the bytes of every message."""
-    witness: Witness | None = None
-    """Sees all that the coordinator learns; the audit stands here."""
-
     def fit(
         self,
         X: Any,
@@ -157,19 +141,41 @@ class FLFL(BaseRecoverer):
         *,
         sensors: Sensors | pd.DataFrame | None = None,
         sites: Sites | None = None,
+        grid: Grid | None = None,
         warm_start: Remembered | None = None,
+        progress: Progress | None = None,
+        tap: Tap | None = None,
+        witness: Witness | None = None,
+        finish: bool = True,
     ) -> Self:
         """Learn from the known entries of a time x sensor table.
 
-        ``warm_start`` is the ``remembered_`` of an earlier fit whose slots are the first ones of
-        this table: only the new slots are released, and the copies of the others stay as they are.
-        See the base class for the rest.
+        Parameters
+        ----------
+        X, y, sensors, sites, grid
+            As in the base class.
+        warm_start : Remembered, optional
+            The ``remembered_`` of an earlier fit whose slots are the first ones of this table: only
+            the new slots are released, and the copies of the others stay as they are.
+        progress : callable, optional
+            Called with (done, total) after every round.
+        tap : callable, optional
+            Called with ("up" or "down", site, bytes) for every message.
+        witness : callable, optional
+            Called with all that the coordinator learns; the audit stands here.
+        finish : bool
+            False leaves out the finish at home, from which nothing leaves: estimates stay NaN.
         """
-        self._warm = warm_start
-        self._table, self._given = X, (sensors, sites)
-        if hasattr(self, "remembered_"):
-            del self.remembered_  # of an earlier fit
-        return super().fit(X, y, sensors=sensors, sites=sites)
+        self.readings_ = X
+        estimate = partial(
+            self._estimate,
+            warm_start=warm_start,
+            progress=progress,
+            tap=tap,
+            witness=witness,
+            finish=finish,
+        )
+        return self._fit(X, sensors, sites, grid, estimate)
 
     def partial_fit(
         self,
@@ -186,12 +192,10 @@ class FLFL(BaseRecoverer):
         if not hasattr(self, "estimates_"):
             return self.fit(X, y, sensors=sensors, sites=sites)
         more = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
-        table: Any = np.vstack([np.asarray(self._table, dtype=float), more])
-        if isinstance(X, pd.DataFrame) and isinstance(self._table, pd.DataFrame):
-            table = pd.concat([self._table, X])
-        sensors, sites = self._given
-        run = getattr(self, "remembered_", None)
-        return self.fit(table, sensors=sensors, sites=sites, warm_start=run)
+        table: Any = np.vstack([np.asarray(self.readings_, dtype=float), more])
+        if isinstance(X, pd.DataFrame) and isinstance(self.readings_, pd.DataFrame):
+            table = pd.concat([self.readings_, X])
+        return self.fit(table, sensors=self.sensors_, warm_start=self.remembered_)
 
     def fold_in(
         self,
@@ -205,257 +209,190 @@ class FLFL(BaseRecoverer):
         Their owners fit them at home to what is public: nothing leaves. Returns a table like X,
         filled.
         """
-        check_is_fitted(self, "remembered_")
-        newcomer = _NewSensors(
-            self.remembered_,
-            effort=self.effort,
-            coverage=self.coverage,
-            random_state=self.random_state,
-        )
-        return newcomer.fit(X, sensors=sensors, sites=sites).transform(X)
+        check_is_fitted(self)
+        if self.remembered_ is None:
+            raise InputError("nothing was shared in this fit, so no sensor can join it")
+        new = FLFL(effort=self.effort, coverage=self.coverage, random_state=self.random_state)
+        new._fit(X, sensors, sites, None, partial(new._join, self.remembered_.network))
+        return new.transform(X)
 
-    def plan(self, box: Box | None = None, period: int = 0) -> Plan:
-        """What all parties of a run agree on beforehand.
-
-        Parameters
-        ----------
-        box : corners of the map that the owners publish; period : the season worth trying
-        """
-        self._validate_params()
-        return Plan(
-            added_error=self._setting().multiple if self._setting().units is None else 0.0,
-            share=min(float(self.share), 1.0),
+    def _estimate(
+        self,
+        Y: Array,
+        positions: Array,
+        sensors: Sensors,
+        *,
+        warm_start: Remembered | None = None,
+        progress: Progress | None = None,
+        tap: Tap | None = None,
+        witness: Witness | None = None,
+        finish: bool = True,
+    ) -> Array:
+        self.remembered_: Remembered | None = None
+        self.secure_, self.n_rounds_ = False, 0
+        plane = None
+        if sensors.coordinates is not None and sensors.kind is not None:
+            plane = to_plane(sensors.coordinates, sensors.kind)
+        added = AddedError.parse(str(self.added_error))
+        plan = Plan(
+            added_error=added.multiple if added.units is None else 0.0,
+            share=float(self.share),
             rank=int(self.rank),
             rounds=int(self.rounds),
             pilot=0.1 if self.pilot else 0.0,
             transform=self.transformation,  # type: ignore[arg-type]
             season=self.season,
-            period=period,
-            box=box,
+            period=self.period_,
+            box=None if plane is None else map_box(plane),
         )
+        tables = self._tables(Y, positions, sensors, plane)
+        if len(tables) > 1 and self.sharing == "network":
+            jobs = self._run(plan, added, tables, warm_start, progress, tap, witness)
+        else:
+            # Each owner by itself: its own vote, nothing released.
+            jobs = []
+            for table in tables:
+                owner = Owner(table, Copier(bytes(32), CopyStore()), AddedError())
+                transform, season = plan.trials()[owner.vote(plan.trials()).vote]
+                negative = (table.raw[table.known] < 0).any()
+                trial = ("none" if negative else transform), season
+                jobs.append((table, trial, None, None, np.full(len(table.ids), np.nan)))
+            self.settings_: dict[str, Any] = {table.name: trial for table, trial, *_ in jobs}
+        return self._finish(jobs, Y, finish)
 
-    def _setting(self) -> AddedError:
-        if isinstance(self.added_error, str):
-            return AddedError.parse(self.added_error)
-        return AddedError(float(self.added_error))
-
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
-        self.partition_ = self._owners(sensors)
-        plane = box = None
-        if sensors.coordinates is not None and sensors.kind is not None:
-            plane = to_plane(sensors.coordinates, sensors.kind)
-            box = map_box(plane)
-        plan = self.plan(box, self.period_) if self._warm is None else self._warm.plan
-        instants, step = _instants(self._table, positions)
-        step = step if self._warm is None else self._warm.step
-        tables = [
-            _Part(self.partition_, sensors, plane, positions, instants, step).table(Y, name)
-            for name in self.partition_.site_names
-        ]
-        names = self.partition_.site_names
-        self.secure_ = False
-        if len(names) < 2 or self.sharing == "nothing":
-            return self._alone(plan, tables, Y)
-        clients = self._run(plan, tables, len(positions))
-        results = [self._finish(client) for client in clients]
-        self._remember(clients, step)
-        return self._collect(results, [_noise(client) for client in clients], Y)
-
-    def _owners(self, sensors: Sensors) -> Partition:
-        rng = np.random.default_rng(self.random_state)
-        found = partition(sensors, self.n_regions, rng)
-        if self.sharing != "everything":
-            return found
-        return Partition(np.zeros(len(sensors.ids), np.int64), ("all",) * len(sensors.ids))
-
-    def _effort(self, name: str) -> Effort:
-        seed = int.from_bytes(_secret(self.random_state, f"draws {name}")[:4], "little")
-        return Effort(self.effort == "full", self.coverage, self.period_, seed)
-
-    def _alone(self, plan: Plan, tables: list[Table], Y: Array) -> Array:
-        """Each owner by itself: its own vote, nothing released."""
-        self.n_rounds_ = 0
-        self.settings_: dict[str, Any] = {}
-        results = []
-        for table in tables:
-            owner = Owner(table, Copier(bytes(32), CopyStore()), AddedError())
-            trial = plan.trials()[owner.vote(plan.trials()).vote]
-            if table.known.any() and trial[0] != "none" and (table.raw[table.known] < 0).any():
-                trial = ("none", trial[1])
-            results.append(home.finish(table, self._effort(table.name), trial))
-            self.settings_[table.name] = trial
-        return self._collect(results, [np.full(len(t.ids), np.nan) for t in tables], Y)
-
-    def _run(self, plan: Plan, tables: list[Table], n_slots: int) -> list[Client]:
-        """Let the parties talk until the run ends."""
-        warm, names = self._warm, [table.name for table in tables]
-        if warm is not None and warm.n_slots >= n_slots:
+    def _join(self, network: Network, Y: Array, positions: Array, sensors: Sensors) -> Array:
+        """Sensors that join a finished run: fitted at home to what is public."""
+        if Y.shape[1] != network.n_slots:
             raise InputError(
-                f"the earlier run has {warm.n_slots} slots, the table {n_slots}",
-                remedy="Give a table that goes on after the earlier one",
+                f"{Y.shape[1]} slots, but the model has {network.n_slots}",
+                remedy="Give the new sensors' readings at the slots that were fitted",
             )
-        self.secure_ = self._is_secure(len(names))
+        trial = network.transform, network.season
+        tables = self._tables(Y, positions, sensors, None)
+        jobs: list[Job] = [(t, trial, network, None, np.full(len(t.ids), np.nan)) for t in tables]
+        return self._finish(jobs, Y)
+
+    def _tables(
+        self, Y: Array, positions: Array, sensors: Sensors, plane: Array | None
+    ) -> list[Table]:
+        """The owners' tables: rows are their sensors, slots have UTC seconds or numbers."""
+        if self.sharing == "everything":
+            self.partition_ = Partition(np.zeros(len(Y), np.int64), ("all",) * len(Y))
+        else:
+            rng = np.random.default_rng(self.random_state)
+            self.partition_ = partition(sensors, self.n_regions, rng)
+        instants, step = np.arange(len(positions), dtype=np.int64), 1
+        index = self.index_
+        if isinstance(index, pd.DatetimeIndex) and index.is_unique:
+            stamps = index.tz_convert("UTC") if index.tz is not None else index
+            seconds = stamps.as_unit("s").asi8
+            # Finer than a second, or out of order: slots have numbers.
+            if (np.diff(seconds) > 0).all():
+                gaps = np.diff(seconds) / np.maximum(np.diff(positions), 1e-9)
+                instants, step = seconds, max(int(np.median(gaps)), 1)
+        return [
+            Table(
+                name,
+                [sensors.ids[i] for i in at],
+                Y[at],
+                ~np.isnan(Y[at]),
+                None if plane is None else plane[at],
+                positions,
+                instants,
+                step,
+            )
+            for name, at in self.partition_.members.items()
+        ]
+
+    def _run(
+        self,
+        plan: Plan,
+        added: AddedError,
+        tables: list[Table],
+        warm: Remembered | None,
+        progress: Progress | None,
+        tap: Tap | None,
+        witness: Witness | None,
+    ) -> list[Job]:
+        """Let the parties talk until the run ends; what each owner has left to do."""
+        earlier, n_slots = None, len(tables[0].positions)
+        if warm is not None:
+            earlier, plan = warm.network, warm.network.plan
+            tables = [replace(table, step=warm.step) for table in tables]
+            if earlier.n_slots >= n_slots:
+                raise InputError(
+                    f"the earlier run has {earlier.n_slots} slots, the table {n_slots}",
+                    remedy="Give a table that goes on after the earlier one",
+                )
+        names = [table.name for table in tables]
+        self._decide_secure(len(names))
         sums, hiding, signers = local.secure(names) if self.secure_ else (None, {}, {})
         clients = []
         for table in tables:
+            secret = hashlib.sha256(f"flfl {self.random_state} {table.name}".encode()).digest()
             store = CopyStore() if warm is None else warm.store(table.name)
-            copier = Copier(_secret(self.random_state, table.name), store)
-            owner = Owner(table, copier, self._setting())
+            owner = Owner(table, Copier(secret, store), added)
             clients.append(Client(owner, plan, signers.get(table.name)))
-        run = Coordination(
-            plan,
-            tables[0].positions,
-            self.traffic_,
-            None if warm is None else warm.network,
-            self.progress,
-        )
-        sites = [
-            Site(c.owner.table.name, c, PROTOCOL, hiding.get(c.owner.table.name)) for c in clients
-        ]
+        run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress)
+        sites = [Site(n, c, PROTOCOL, hiding.get(n)) for n, c in zip(names, clients, strict=True)]
+        program = run.program()
         coordinator = Coordinator(
-            run.program(), PROTOCOL, names, run.sizes, witness=self.witness, security=sums
+            program, PROTOCOL, names, run.sizes, witness=witness, security=sums
         )
         try:
-            local.run(coordinator, sites, self.traffic_, self.tap)
+            local.run(coordinator, sites, self.traffic_, tap)
         except Refusal as refusal:
             # One process plays all owners, so the owner's own reason may be told.
             raise InputError(str(refusal.__cause__ or refusal)) from None
         network = run.network
         assert network is not None
         self.network_ = network
-        self.settings_ = {
-            "transform": network.transform,
-            "season": network.season,
-            "rank": network.P.shape[1],
-        }
-        self.n_rounds_ = self.traffic_.rounds
-        return clients
-
-    def _finish(self, client: Client) -> Recovered:
-        state = client.state
-        assert isinstance(state, Published)
-        network = state.network
-        assert network is not None
-        own = network.rows(state.name), client.outgoing, state.offsets
-        table = client.owner.table
         trial = network.transform, network.season
-        return home.finish(table, self._effort(table.name), trial, network, own)
-
-    def _remember(self, clients: list[Client], step: int) -> None:
+        self.settings_ = {"transform": trial[0], "season": trial[1], "rank": network.P.shape[1]}
+        self.n_rounds_ = self.traffic_.rounds
+        jobs: list[Job] = []
         kept = {}
-        for client in clients:
-            table = client.owner.table
-            store = client.owner.store
-            rows = [store.read(sensor, table.instants) for sensor in table.ids]
+        for table, client in zip(tables, clients, strict=True):
+            assert isinstance(client.state, Published)
+            out, store = client.outgoing, client.owner.store
+            own = network.rows(table.name), out, client.state.offsets
+            jobs.append((table, trial, network, own, client.owner.in_units(out, trial[0])))
+            copies, sigmas = zip(*(store.read(i, table.instants) for i in table.ids), strict=True)
+            held = np.array([store.held(sensor) for sensor in table.ids])
             kept[table.name] = Kept(
-                tuple(table.ids),
-                table.instants,
-                np.array([c for c, _ in rows]),
-                np.array([s for _, s in rows]),
-                np.array([store.held(sensor) for sensor in table.ids]),
+                tuple(table.ids), table.instants, np.array(copies), np.array(sigmas), held
             )
-        self.remembered_ = Remembered(self.network_, kept, step)
+        self.remembered_ = Remembered(network, kept, tables[0].step)
+        return jobs
 
-    def _is_secure(self, n_sites: int) -> bool:
-        if self.secure is not False and n_sites >= LEAST_SITES:
-            return True
-        if self.secure is not None and not self.secure:
-            self.traffic_.notes.append(
-                "secure sums are off: the coordinator saw each site's own part of the release"
-            )
-            return False
-        why = f"a sum over {n_sites} site{'s' * (n_sites != 1)} does not hide its terms"
-        if self.secure:
+    def _decide_secure(self, n_sites: int) -> None:
+        """Whether the sites' sums are hidden from the coordinator, and a note where not."""
+        self.secure_ = self.secure is not False and n_sites >= LEAST_SITES
+        why = f"a sum over {n_sites} sites does not hide its terms"
+        if self.secure and not self.secure_:
             raise InputError(
                 f"secure sums need {LEAST_SITES} sites or more: {why}",
                 where="secure",
                 remedy="Let more owners take part, or leave it out",
             )
-        self.traffic_.notes.append(f"the sites' sums are not hidden from the coordinator: {why}")
-        return False
+        if self.secure is False:
+            note = "secure sums are off: the coordinator saw each site's own part of the release"
+            self.traffic_.notes.append(note)
+        elif not self.secure_:
+            note = f"the sites' sums are not hidden from the coordinator: {why}"
+            self.traffic_.notes.append(note)
 
-    def _collect(self, results: list[Recovered], noise: list[Array], Y: Array) -> Array:
-        """Every owner's own result, side by side (the estimator plays all the owners)."""
-        estimate, lower, upper, holdout, inside = (np.empty_like(Y) for _ in range(5))
-        self.added_error_ = np.empty(len(Y))
-        for name, result, added in zip(self.partition_.site_names, results, noise, strict=True):
-            at = self.partition_.members(name)
-            estimate[at], lower[at], upper[at] = result.estimate, result.lower, result.upper
-            holdout[at], inside[at], self.added_error_[at] = result.holdout, result.inside, added
-        self.lower_, self.upper_ = lower.T, upper.T
-        self.holdout_, self.inside_ = holdout.T, inside.T
-        return estimate
-
-
-class _NewSensors(FLFL):
-    """Sensors that join a finished run: fitted at home to what is public."""
-
-    def __init__(self, run: Remembered, *, effort: str, coverage: float, random_state: int) -> None:
-        super().__init__(effort=effort, coverage=coverage, random_state=random_state)
-        self.run = run
-
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        if Y.shape[1] != self.run.n_slots:
-            raise InputError(
-                f"{Y.shape[1]} slots, but the model has {self.run.n_slots}",
-                remedy="Give the new sensors' readings at the slots that were fitted",
-            )
-        self.partition_ = partition(sensors, None, np.random.default_rng(self.random_state))
-        network = self.run.network
-        instants, step = _instants(self._table, positions)
-        part = _Part(self.partition_, sensors, None, positions, instants, step)
-        tables = [part.table(Y, name) for name in self.partition_.site_names]
-        trial = network.transform, network.season
-        results = [home.finish(t, self._effort(t.name), trial, network) for t in tables]
-        return self._collect(results, [np.full(len(t.ids), np.nan) for t in tables], Y)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Cuts a network's table into its owners' tables."""
-
-    partition: Partition
-    sensors: Sensors
-    plane: Array | None
-    positions: Array
-    instants: np.ndarray
-    step: int
-
-    def table(self, Y: Array, name: str) -> Table:
-        at = self.partition.members(name)
-        return Table(
-            name,
-            [self.sensors.ids[i] for i in at],
-            Y[at],
-            ~np.isnan(Y[at]),
-            None if self.plane is None else self.plane[at],
-            self.positions,
-            self.instants,
-            self.step,
-        )
-
-
-def _noise(client: Client) -> Array:
-    """Added error of an owner's sensors at their median readings, in the readings' units (m,)."""
-    network = client.state.network
-    assert network is not None
-    return client.owner.in_units(client.outgoing, network.transform)
-
-
-def _secret(seed: int, name: str) -> bytes:
-    """A secret for a site that is only played here."""
-    return hashlib.sha256(f"flfl {seed} {name}".encode()).digest()
-
-
-def _instants(table: Any, positions: Array) -> tuple[np.ndarray, int]:
-    """UTC seconds of the slots where the index holds times, else their numbers; and the step."""
-    index = table.index if isinstance(table, pd.DataFrame) else None
-    if isinstance(index, pd.DatetimeIndex) and index.is_unique and index.is_monotonic_increasing:
-        stamps = index.tz_convert("UTC") if index.tz is not None else index
-        seconds = stamps.as_unit("s").asi8
-        gaps = np.diff(seconds) / np.maximum(np.diff(positions), 1e-9)
-        step = int(np.median(gaps)) if len(gaps) else 1
-        if step > 0 and (np.diff(seconds) > 0).all():
-            return seconds, step
-    return np.arange(len(positions), dtype=np.int64), 1
+    def _finish(self, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
+        """Every owner's finish at home, side by side (the estimator plays all the owners)."""
+        parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
+        for table, trial, network, own, noise in jobs:
+            at = self.partition_.members[table.name]
+            self.added_error_[at] = noise
+            if finish:
+                draws = f"flfl {self.random_state} draws {table.name}".encode()
+                seed = int.from_bytes(hashlib.sha256(draws).digest()[:4], "little")
+                effort = Effort(self.effort == "full", self.coverage, self.period_, seed)
+                made = home.finish(table, effort, trial, network, own)
+                parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
+        estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)
+        return estimate.T

@@ -2,79 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 
+Kind = Literal["linear", "pchip", "mean"]
 
-def interpolate(Y: Array, positions: Array) -> Array:
-    """Straight lines between each sensor's own readings, flat beyond the first and the last.
+
+def interpolate(Y: Array, positions: Array, kind: Kind = "linear") -> Array:
+    """Each sensor's own readings interpolated, flat beyond the first and the last.
 
     Parameters
     ----------
-    Y : (M, N) readings, NaN = missing; no row is all NaN
-    positions : (N,) elapsed time of the slots, increasing
+    Y : (M, N) array
+        Readings, NaN = missing. A row of NaN stays one.
+    positions : (N,) array
+        Elapsed time of the slots, increasing.
+    kind : {"linear", "pchip", "mean"}
+        Straight lines, shape-preserving cubics, or the sensor's mean everywhere.
 
     Returns
     -------
-    (M, N) array without NaN
+    (M, N) array
 
     Examples
     --------
     >>> interpolate(np.array([[np.nan, 1.0, np.nan, 3.0]]), np.arange(4.0)).tolist()
     [[1.0, 1.0, 2.0, 3.0]]
     """
-    out = np.empty_like(Y)
-    for i, y in enumerate(Y):
+    out = np.full(Y.shape, np.nan)
+    for row, y in zip(out, Y, strict=True):
         known = ~np.isnan(y)
-        out[i] = np.interp(positions, positions[known], y[known])
+        at, values = positions[known], y[known]
+        if kind == "mean" and len(at):
+            row[:] = values.mean()
+        elif kind == "pchip" and len(at) > 1:
+            row[:] = PchipInterpolator(at, values)(np.clip(positions, at[0], at[-1]))
+        elif len(at):
+            row[:] = np.interp(positions, at, values)
     return out
 
 
-class Linear(BaseRecoverer):
-    """Straight lines between a sensor's own readings, flat beyond the first and the last.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Interpolation(BaseRecoverer):
+    """Each sensor's own readings interpolated; see :func:`interpolate`.
 
     Examples
     --------
-    >>> Linear().fit_transform(np.array([[1.0], [np.nan], [3.0]])).ravel().tolist()
+    >>> Interpolation().fit_transform(np.array([[1.0], [np.nan], [3.0]])).ravel().tolist()
     [1.0, 2.0, 3.0]
     """
 
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        return interpolate(Y, positions)
-
-
-class Pchip(BaseRecoverer):
-    """Shape-preserving cubics between a sensor's own readings, flat beyond the ends.
-
-    Examples
-    --------
-    >>> Pchip().fit_transform(np.array([[1.0], [np.nan], [3.0]])).ravel().tolist()
-    [1.0, 2.0, 3.0]
-    """
+    kind: Kind = "linear"
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        out = np.empty_like(Y)
-        for i, y in enumerate(Y):
-            known = np.flatnonzero(~np.isnan(y))
-            if len(known) == 1:
-                out[i] = y[known[0]]
-                continue
-            inside = np.clip(positions, positions[known[0]], positions[known[-1]])
-            out[i] = PchipInterpolator(positions[known], y[known])(inside)
-        return out
-
-
-class Mean(BaseRecoverer):
-    """A sensor's own mean.
-
-    Examples
-    --------
-    >>> Mean().fit_transform(np.array([[1.0], [np.nan], [3.0]])).ravel().tolist()
-    [1.0, 2.0, 3.0]
-    """
-
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        return np.repeat(np.nanmean(Y, axis=1, keepdims=True), Y.shape[1], axis=1)
+        return interpolate(Y, positions, self.kind)

@@ -1,18 +1,67 @@
-"""Who belongs together: sensors into regions, regions into sites."""
+"""Who owns what: sensors with their sites, cut into regions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.sensors import Sensors
+from flfl.io.sensors import EACH, Sensors, sensors_from_frame
 from flfl.model.geometry import find_regions
 
+Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
+
 SENSORS_PER_REGION = 8
+
+
+def resolve_sensors(
+    ids: Sequence[str], sensors: Sensors | pd.DataFrame | None, sites: Sites | None
+) -> Sensors:
+    """The sensors of a table from what the caller knows of them.
+
+    Examples
+    --------
+    >>> resolve_sensors(["a", "b"], None, {"a": "north", "b": "south"}).sites
+    ('north', 'south')
+    >>> resolve_sensors(["7", "8"], None, [1, 1]).sites
+    ('1', '1')
+    """
+    if isinstance(sensors, pd.DataFrame):
+        sensors = sensors_from_frame(sensors, ids)
+    resolved = sensors or Sensors.bare(ids)
+    if resolved.ids != tuple(ids):
+        raise InputError("the sensors do not match the table's columns")
+    if isinstance(sites, str) and sites == EACH:
+        return resolved.with_sites(EACH)
+    return resolved if sites is None else resolved.with_sites(_site_of_each(ids, sites))
+
+
+def _site_of_each(ids: Sequence[str], sites: Sites) -> list[str]:
+    """The site of each sensor: ids and sites may be numbers, a Series may be keyed by sensor."""
+    if isinstance(sites, str):
+        raise InputError(
+            f"{sites!r} is one text, not a site for each sensor",
+            where="sites",
+            remedy="Give a list in column order, a mapping from sensor to site, or 'each'",
+        )
+    if isinstance(sites, pd.Series):
+        keyed = set(ids) <= {str(name) for name in sites.index}
+        sites = dict(sites.items()) if keyed else sites.tolist()
+    if isinstance(sites, Mapping):
+        owner = {str(sensor): site for sensor, site in sites.items()}
+        lost = [sensor for sensor in ids if sensor not in owner]
+        if lost:
+            raise InputError(f"no site is given for sensor {lost[0]!r}", where="sites")
+        sites = [owner[sensor] for sensor in ids]
+    if any(site is None or site != site for site in sites):
+        raise InputError("a site is missing", where="sites", remedy="Name one for each sensor")
+    return [str(site) for site in sites]
 
 
 @dataclass(frozen=True)
@@ -21,21 +70,20 @@ class Partition:
 
     Attributes
     ----------
-    regions : (M,) integer labels
-    sites : (M,) site names
+    regions : (M,) array of int
+        Labels of the regions.
+    sites : tuple of str
+        Site of each sensor.
     """
 
     regions: NDArray[np.int64]
     sites: tuple[str, ...]
 
-    @property
-    def site_names(self) -> tuple[str, ...]:
-        """The sites in the order in which the sensors first name them."""
-        return tuple(dict.fromkeys(self.sites))
-
-    def members(self, site: str) -> NDArray[np.int64]:
-        """Positions of the sensors of a site."""
-        return np.flatnonzero(np.array(self.sites) == site)
+    @cached_property
+    def members(self) -> dict[str, NDArray[np.intp]]:
+        """Positions of each site's sensors; the sites in the order in which sensors name them."""
+        owners = np.array(self.sites)
+        return {site: np.flatnonzero(owners == site) for site in dict.fromkeys(self.sites)}
 
 
 def partition(
@@ -43,61 +91,32 @@ def partition(
 ) -> Partition:
     """Regions and sites as told by the sensors file, else found from the coordinates.
 
-    Given sites are kept and cut into regions; without sites each region is a site of its own
-    (the paper's setting); without coordinates each sensor is.
+    Given sites are kept and cut into regions by k-means on the map; without sites each region is
+    a site of its own (the paper's setting); without coordinates each sensor is.
 
     Examples
     --------
     >>> partition(Sensors.bare(("a", "b"))).sites
     ('a', 'b')
     """
-    rng = rng or np.random.default_rng(0)
+    M, sites = len(sensors.ids), sensors.sites
     if sensors.regions is not None:
-        regions = _labels(sensors.regions)
-    elif sensors.coordinates is not None:
-        regions = _regions_within(sensors, n_regions, rng)
+        regions = pd.factorize(np.array(sensors.regions, dtype=object))[0]
+        sites = sites or sensors.regions
+    elif sensors.coordinates is not None and sensors.kind is not None:
+        rng = rng or np.random.default_rng(0)
+        regions, found = np.empty(M, dtype=np.int64), 0
+        for here in Partition(regions, sites or ("",) * M).members.values():
+            wanted = n_regions if n_regions and not sites else None
+            count = min(wanted or max(1, round(len(here) / SENSORS_PER_REGION)), len(here))
+            labels = find_regions(sensors.coordinates[here], sensors.kind, count, rng)
+            regions[here] = labels + found
+            found += labels.max() + 1
+        width = len(str(found))
+        sites = sites or tuple(f"region-{region + 1:0{width}d}" for region in regions)
     else:
-        # Without coordinates there is no graph, so a region says nothing: one per sensor.
-        regions = np.arange(len(sensors.ids))
-    sites = sensors.sites or _site_names(sensors, regions)
-    _check_inside(regions, sites)
-    return Partition(regions, tuple(sites))
-
-
-def _labels(names: Sequence[str]) -> NDArray[np.int64]:
-    order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([order[name] for name in names], dtype=np.int64)
-
-
-def _regions_within(
-    sensors: Sensors, n_regions: int | None, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """k-means on the map of each site (of the whole network where no sites are given)."""
-    assert sensors.coordinates is not None
-    assert sensors.kind is not None
-    sites = _labels(sensors.sites or ("",) * len(sensors.ids))
-    regions = np.empty(len(sites), dtype=np.int64)
-    found = 0
-    for site in range(sites.max() + 1):
-        here = np.flatnonzero(sites == site)
-        wanted = n_regions if n_regions and not sensors.sites else None
-        count = wanted or max(1, round(len(here) / SENSORS_PER_REGION))
-        labels = find_regions(sensors.coordinates[here], sensors.kind, min(count, len(here)), rng)
-        regions[here] = labels + found
-        found += labels.max() + 1
-    return regions
-
-
-def _site_names(sensors: Sensors, regions: NDArray[np.int64]) -> tuple[str, ...]:
-    if sensors.regions is not None:
-        return sensors.regions
-    if sensors.coordinates is None:
-        return sensors.ids
-    width = len(str(regions.max() + 1))
-    return tuple(f"region-{region + 1:0{width}d}" for region in regions)
-
-
-def _check_inside(regions: NDArray[np.int64], sites: Sequence[str]) -> None:
+        # Without coordinates there is no graph, so a region says nothing: one for each sensor.
+        regions, sites = np.arange(M), sites or sensors.ids
     home: dict[int, str] = {}
     for region, site in zip(regions.tolist(), sites, strict=True):
         if home.setdefault(region, site) != site:
@@ -106,3 +125,4 @@ def _check_inside(regions: NDArray[np.int64], sites: Sequence[str]) -> None:
                 " vectors are shared inside a region and must not leave a site",
                 remedy="Give regions that lie inside one site, or leave the region column out",
             )
+    return Partition(regions.astype(np.int64), tuple(sites))

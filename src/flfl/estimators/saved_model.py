@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.errors import InputError
+from flfl.codec import CodecError, pack, unpack
+from flfl.errors import InputError, explained
 from flfl.io.atomic import write_files
 from flfl.protocol.copy_store import Block, CopyStore, Pin
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.state import network_from_arrays, network_to_arrays
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The copies of one site's sensors, as its store has them: (m, N), NaN where there is none.
+    """The copies of one site's sensors, as its store has them.
 
-    ``held`` are the numbers from their readings that the sensors are held to (m, 5).
+    Attributes
+    ----------
+    ids : sequence of str
+        The sensors.
+    instants : (N,) array
+        UTC seconds of the slots.
+    copies, sigmas : (m, N) arrays
+        Copies and their added errors, NaN where there is none.
+    held : (m, 5) array
+        The numbers from their readings that the sensors are held to.
     """
 
     ids: tuple[str, ...]
@@ -37,75 +46,55 @@ class Kept:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A finished run: the public state, and each site's copies.
+    """A finished run.
 
     Attributes
     ----------
-    network : all that is public
-    sites : each site's copies, by name
-    step : seconds of a slot
+    network : Network
+        All that is public.
+    sites : mapping of str to Kept
+        Each site's copies.
+    step : int
+        Seconds of a slot.
     """
 
     network: Network
     sites: Mapping[str, Kept]
     step: int
 
-    @property
-    def plan(self) -> Plan:
-        """The run's settings as agreed."""
-        return self.network.plan
-
-    @property
-    def n_slots(self) -> int:
-        """Slots that the run has released."""
-        return self.network.n_slots
-
     def store(self, site: str) -> CopyStore:
         """A store that holds the site's copies."""
         store, kept, network = CopyStore(), self.sites.get(site), self.network
-        for i, sensor in enumerate(kept.ids if kept is not None else ()):
-            assert kept is not None
+        if kept is None:
+            return store
+        pin = Pin(network.transform, self.step, int(kept.instants[0]), network.season)
+        for i, sensor in enumerate(kept.ids):
             there = np.isfinite(kept.copies[i])
             if there.any():
-                last = kept.copies[i, there][-1], kept.sigmas[i, there][-1] ** 2
-                tags = np.zeros(int(there.sum()), np.uint64)
-                pin = Pin(network.transform, self.step, int(kept.instants[0]), network.season)
+                copies, sigmas = kept.copies[i, there], kept.sigmas[i, there]
+                tags = np.zeros(len(copies), np.uint64)
+                last = copies[-1], sigmas[-1] ** 2
                 store.pin(sensor, pin, kept.held[i])
-                store.append(
-                    sensor,
-                    Block(
-                        kept.instants[there],
-                        kept.copies[i, there],
-                        kept.sigmas[i, there],
-                        tags,
-                        *last,
-                    ),
-                )
+                store.append(sensor, Block(kept.instants[there], copies, sigmas, tags, *last))
         return store
 
 
 def save_model(path: str | Path, run: Remembered) -> None:
-    """Write a run to an ``.npz`` file that only its owner can read. It holds noisy copies."""
-    arrays: dict[str, np.ndarray] = {
-        f"network.{name}": array for name, array in network_to_arrays(run.network).items()
-    }
-    for number, kept in enumerate(run.sites.values()):
-        arrays |= {
-            f"site{number}.instants": kept.instants,
-            f"site{number}.copies": kept.copies,
-            f"site{number}.sigmas": kept.sigmas,
-            f"site{number}.held": kept.held,
+    """Write a run to a file that only its owner can read. It holds noisy copies."""
+    content = pack(
+        {
+            "format": FORMAT,
+            "plan": asdict(run.network.plan) | {"box": _corners(run.network.plan)},
+            "network": network_to_arrays(run.network),
+            "step": run.step,
+            "sites": {
+                name: vars(kept) | {"ids": list(kept.ids)} for name, kept in run.sites.items()
+            },
         }
-    header = {
-        "format": FORMAT,
-        "plan": asdict(run.plan),
-        "step": run.step,
-        "sites": [[name, list(kept.ids)] for name, kept in run.sites.items()],
-    }
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    )
 
     def write(file: BinaryIO) -> None:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        file.write(content)
 
     write_files({path: write}, private=True)
 
@@ -118,42 +107,28 @@ def load_model(path: str | Path) -> Remembered:
     InputError
         When the file is not such a model.
     """
+    with explained("the model cannot be read", where=str(path), remedy="Check the name"):
+        content = Path(path).read_bytes()
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays["header"].tobytes())
-        if header["format"] != FORMAT:
-            raise InputError(
-                f"a model of format {header['format']}, made by another version",
-                where=str(path),
-                remedy="Fit anew and save it with this version",
-            )
-        return _rebuild(header, arrays)
-    except FileNotFoundError:
-        raise InputError("there is no such file", where=str(path)) from None
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
+        saved = unpack(content)
+        if saved["format"] != FORMAT:
+            raise CodecError(f"it has format {saved['format']}, this version reads {FORMAT}")
+        box = saved["plan"]["box"]
+        plan = Plan(**saved["plan"] | {"box": box and tuple(tuple(corner) for corner in box)})
+        sites = {
+            name: Kept(**kept | {"ids": tuple(kept["ids"])})
+            for name, kept in saved["sites"].items()
+        }
+        return Remembered(network_from_arrays(saved["network"], plan), sites, int(saved["step"]))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f" ({error})" if isinstance(error, CodecError) else ""
         raise InputError(
-            "this is not a saved model", where=str(path), remedy="Save one with --save-model"
+            f"this is not a saved model{why}",
+            where=str(path),
+            remedy="Fit anew and save it with --save-model",
         ) from None
 
 
-def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Remembered:
-    given = dict(header["plan"])
-    if given["box"] is not None:
-        given["box"] = tuple(tuple(corner) for corner in given["box"])
-    network = network_from_arrays(
-        {name: arrays[f"network.{name}"] for name in ("head", "numbers", "arrays")}, Plan(**given)
-    )
-    sites = {
-        name: Kept(
-            tuple(ids),
-            arrays[f"site{number}.instants"],
-            arrays[f"site{number}.copies"],
-            arrays[f"site{number}.sigmas"],
-            arrays[f"site{number}.held"],
-        )
-        for number, (name, ids) in enumerate(header["sites"])
-    }
-    return Remembered(network, sites, int(header["step"]))
+def _corners(plan: Plan) -> list[list[float]] | None:
+    """The map's corners as plain numbers."""
+    return None if plan.box is None else [[float(x) for x in corner] for corner in plan.box]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from flfl import constants
-from flfl.config import Count, NotNegative, Positive, Whole, check_parameters
+from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.estimators.owners import partition
+from flfl.estimators.owners import Sites, partition
+from flfl.io.grid import Grid
 from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, Progress, Schedule, coordinate
@@ -22,15 +25,8 @@ from flfl.protocol.site import Site
 from flfl.transport import local
 
 
-class _Watched(BaseRecoverer):
-    progress: Progress | None = None
-    """Called with (round, rounds, held-out error) at every check."""
-    witness: Witness | None = None
-    """Sees all that the coordinator learns; the audit stands here."""
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class PaperFLFL(_Watched):
+class PaperFLFL(BaseRecoverer):
     """Federated latent factor learning with spatial and temporal smoothness, as printed.
 
     Every sensor keeps its readings and its latent vector; the coordinator holds the time factors
@@ -81,23 +77,54 @@ class PaperFLFL(_Watched):
     n_regions: Count | None = None
     random_state: Whole = 0
 
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        check_parameters(self)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensors: Sensors | pd.DataFrame | None = None,
+        sites: Sites | None = None,
+        grid: Grid | None = None,
+        progress: Progress | None = None,
+        witness: Witness | None = None,
+    ) -> Self:
+        """Learn from the known entries of a time x sensor table.
+
+        Parameters
+        ----------
+        X, y, sensors, sites, grid
+            As in the base class.
+        progress : callable, optional
+            Called with (done, total) at every check of the held-out error.
+        witness : callable, optional
+            Called with all that the coordinator learns; the audit stands here.
+        """
+        estimate = partial(self._estimate, progress=progress, witness=witness)
+        return self._fit(X, sensors, sites, grid, estimate)
+
+    def _estimate(
+        self,
+        Y: Array,
+        positions: Array,
+        sensors: Sensors,
+        *,
+        progress: Progress | None = None,
+        witness: Witness | None = None,
+    ) -> Array:
         plan = self._plan(Y)
         self.partition_ = partition(
             sensors, self.n_regions, np.random.default_rng(self.random_state)
         )
-        names = self.partition_.site_names
-        homes = [self.partition_.members(name) for name in names]
+        names, homes = list(self.partition_.members), list(self.partition_.members.values())
         scalings = [Scaling.fit(Y[home]) for home in homes]
         programs = [
             self._site(scaling.apply(Y[home]), home, sensors, plan)
             for home, scaling in zip(homes, scalings, strict=True)
         ]
         sites = [Site(name, own, PROTOCOL) for name, own in zip(names, programs, strict=True)]
-        program = coordinate(plan, Y.shape[1], self.random_state, self.traffic_, self.progress)
+        program = coordinate(plan, Y.shape[1], self.random_state, self.traffic_, progress)
         sizes = {"slots": Y.shape[1], "rank": plan.rank}
-        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=self.witness)
+        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=witness)
         local.run(coordinator, sites, self.traffic_)
         self.n_rounds_ = self.traffic_.rounds
         estimates = np.empty_like(Y)

@@ -31,7 +31,7 @@ from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
 Schedule = Literal["prompt", "synchronous"]
-Progress = Callable[[int, int, float], None]
+Progress = Callable[[int, int], None]
 
 _FACTORS = {"Q": Field("float", ("slots", "rank"))}
 _STEP = {**_FACTORS, "eta": Field("float")}
@@ -109,7 +109,7 @@ def coordinate(
             score = yield Ask("score", {"Q": Q})
             watch, verdict = _judge(watch, plan, score, Q, t, diverged=bool(bad))
             if progress is not None:
-                progress(t, plan.rounds, watch.held_rmse)
+                progress(t, plan.rounds)
             if verdict != "go on":
                 yield Ask(verdict)
             if verdict == "restore":

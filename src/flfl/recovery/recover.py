@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,15 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.estimators.base import BaseRecoverer, Sites, resolve_sensors
-from flfl.estimators.owners import partition
+from flfl.estimators.base import BaseRecoverer
+from flfl.estimators.flfl import FLFL
+from flfl.estimators.owners import Sites, partition, resolve_sensors
 from flfl.estimators.saved_model import Remembered
 from flfl.io.read import from_frame, with_time_index
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.io.write import flags_of
 from flfl.methods import create
-from flfl.protocol.coordinator import Ask, Replies
+from flfl.paper.estimator import PaperFLFL
 from flfl.protocol.owner import Outgoing, digests
 from flfl.protocol.publish import published
 from flfl.protocol.traffic import Traffic
@@ -34,12 +34,6 @@ from flfl.recovery.verdict import verdict
 Array = NDArray[np.float64]
 
 Progress = Callable[..., None]
-_AFTER = {
-    "vote": "making the noisy copies",
-    "publish": "adding up the release",
-    "finish": "each owner finishes at home",
-}
-"""What begins when a question has been answered."""
 _EACH_SITE = ("effort", "transformation", "season", "coverage", "n_regions", "random_state")
 """Options that a site would also use by itself."""
 
@@ -99,11 +93,11 @@ def recover(
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     settings = {"method": method, "seed": seed, **options, **vars(rules)}
-    fit = _fitter(network, method, seed, progress, stage, options, warm_start)
+    fit = _fitter(network, method, seed, progress, options, warm_start)
     alone = None
     if method == "flfl" and warm_start is None:
         own = {name: options[name] for name in _EACH_SITE if name in options}
-        alone = _fitter(network, "alone", seed, None, None, own, None)
+        alone = _fitter(network, "alone", seed, None, own, None)
     model = fit(table.values)
     tester = Tester(table, method, seed, rules, fit, alone, stage)
     test = tester.test(model) if self_test else SelfTest.none(table, tester.label)
@@ -232,7 +226,6 @@ def _fitter(
     method: str,
     seed: int,
     progress: Progress | None,
-    stage: Stage | None,
     options: Mapping[str, Any],
     warm_start: Remembered | None,
 ) -> Fit:
@@ -243,16 +236,8 @@ def _fitter(
 
     def fit(values: pd.DataFrame) -> BaseRecoverer:
         model = create(method, seed=seed, **options)
-        if hasattr(model, "progress"):
-            model.progress = progress
-        if hasattr(model, "witness") and stage is not None:
-            model.witness = partial(_tell, stage)
-        return model.fit(values, sensors=network, **more)
+        if isinstance(model, FLFL | PaperFLFL):
+            return model.fit(values, sensors=network, progress=progress, **more)
+        return model.fit(values, sensors=network)
 
     return fit
-
-
-def _tell(stage: Stage, ask: Ask, replies: Replies) -> None:
-    """What the run goes on with."""
-    if ask.kind in _AFTER:
-        stage(_AFTER[ask.kind])

@@ -1,6 +1,7 @@
 """Plain uploads give every reading away; sums do not."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ def weights(model):
 
 def uploads_and_truth(X, sensors, rounds=6, **settings):
     model = PaperFLFL(rounds=rounds, **settings)
-    uploads = attack.record(model, lambda m: m.fit(X, sensors=sensors), rounds)
+    uploads = attack.record(partial(model.fit, X, sensors=sensors), rounds)
     values = X.to_numpy().T
     return uploads, Scaling.fit(values).apply(values), weights(model)
 

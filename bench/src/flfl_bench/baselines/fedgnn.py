@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from flfl.estimators.base import Array
-from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.io.sensors import Sensors
 from flfl_bench.baselines._attention import (
     Dice,
@@ -36,6 +35,7 @@ from flfl_bench.baselines._jax import (
     jnp,
     single,
 )
+from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
 from flfl_bench.baselines.exchange import WORD, Message, Post
 

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from flfl.estimators.base import BaseRecoverer
-from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
+from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl_bench.baselines.exchange import Message, Post
 from flfl_bench.baselines.factors import (
     Array,

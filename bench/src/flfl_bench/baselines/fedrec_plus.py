@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from flfl.estimators.parameters import COUNT
+from flfl_bench.baselines._parameters import COUNT
 from flfl_bench.baselines.exchange import WORD, Message, Post
 from flfl_bench.baselines.factors import (
     Array,

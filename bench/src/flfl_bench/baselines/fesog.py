@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from flfl.estimators.base import Array
-from flfl.estimators.parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl.io.sensors import Sensors
 from flfl_bench.baselines._attention import (
     Dice,
@@ -38,6 +37,7 @@ from flfl_bench.baselines._jax import (
     jnp,
     single,
 )
+from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
 from flfl_bench.baselines.exchange import Message, Post
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flfl.estimators.base import Array
-from flfl.estimators.parameters import NOT_NEGATIVE, POSITIVE
+from flfl_bench.baselines._parameters import NOT_NEGATIVE, POSITIVE
 from flfl_bench.baselines.tvgs import TVGS
 
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.estimators.parameters import NOT_NEGATIVE
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
+from flfl_bench.baselines._parameters import NOT_NEGATIVE
 from flfl_bench.maths.graphs import inverse_distances
 
 

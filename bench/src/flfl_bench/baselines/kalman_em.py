@@ -12,11 +12,11 @@ from sklearn.utils._param_validation import StrOptions
 from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Units
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.estimators.parameters import COUNT, WHOLE
 from flfl.io.sensors import Sensors
 from flfl.model.kalman_em import fit_kalman_em
 from flfl.model.transforms import FORWARD
 from flfl.protocol.owner import choose_trial, interpolation_error
+from flfl_bench.baselines._parameters import COUNT, WHOLE
 
 Mask = NDArray[np.bool_]
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.paper.estimator import PaperFLFL
 from flfl.paper.graph import path_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.coordinator import Ask, Replies
@@ -108,11 +107,10 @@ class Recorder:
         )
 
 
-def record(model: PaperFLFL, fit: Callable[[PaperFLFL], object], rounds: int = 6) -> PlainUploads:
-    """Watch the coordinator while ``fit(model)`` runs; the first rounds are all it takes."""
+def record(fit: Callable[..., object], rounds: int = 6) -> PlainUploads:
+    """Watch the coordinator while ``fit(witness=...)`` runs; the first rounds are all it takes."""
     recorder = Recorder(rounds)
-    model.witness = recorder
-    fit(model)
+    fit(witness=recorder)
     return recorder.uploads()
 
 
