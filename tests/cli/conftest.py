@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from flfl.cli import main
 from flfl.datasets.synthetic import synthesize
-from flfl.io.write import write_recovered, write_sensors
+from flfl.io.write import write_result, write_sensors
 
 
 @pytest.fixture
@@ -21,6 +21,6 @@ def run():
 def files(tmp_path):
     table, sensors = synthesize(8, 240, rank=2, rng=np.random.default_rng(0))
     readings, described = tmp_path / "readings.csv", tmp_path / "sensors.csv"
-    write_recovered(readings, table, table.values)
+    write_result(readings, None, table, table.values)
     write_sensors(described, sensors)
     return readings, described

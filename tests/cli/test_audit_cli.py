@@ -12,7 +12,7 @@ from flfl.audit import Finding, Report
 from flfl.cli import main
 from flfl.cli.audit import print_report
 from flfl.datasets.synthetic import synthesize
-from flfl.io.write import write_recovered, write_sensors
+from flfl.io.write import write_result, write_sensors
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def run():
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("network")
     table, sensors = synthesize(10, 220, rank=2, rng=np.random.default_rng(0))
-    write_recovered(folder / "readings.csv", table, table.values)
+    write_result(folder / "readings.csv", None, table, table.values)
     write_sensors(folder / "sensors.csv", sensors)
     return folder / "readings.csv", "--sensors", folder / "sensors.csv", "--sites", "each"
 

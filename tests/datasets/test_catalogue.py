@@ -13,7 +13,7 @@ import pytest
 from flfl.datasets.catalogue import list_datasets, load_dataset
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
-from flfl.io.write import write_recovered, write_sensors
+from flfl.io.write import write_result, write_sensors
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_synthetic_rank_daily_cycle_and_smoothness() -> None:
 def test_synthetic_round_trip_and_steps(tmp_path: Path) -> None:
     table, sensors = synthesize(3, 12, rng=np.random.default_rng(0), start="2000-01-01", step="MS")
     assert table.positions.tolist() == list(range(12))
-    write_recovered(tmp_path / "r.csv", table, table.values)
+    write_result(tmp_path / "r.csv", None, table, table.values)
     write_sensors(tmp_path / "s.csv", sensors)
     assert (tmp_path / "r.csv").read_text().startswith("time,s0,s1,s2\n2000-01-01,")
 

@@ -12,7 +12,7 @@ from flfl import FLFL, load_model, recover, save_model
 from flfl.cli import main
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
-from flfl.io.write import write_recovered, write_sensors
+from flfl.io.write import write_result, write_sensors
 from flfl.protocol.copier import Copier
 from flfl.protocol.messages import decode_question
 from flfl.protocol.schema import PROTOCOL
@@ -195,7 +195,7 @@ def test_what_is_not_a_model_is_refused(content, tmp_path):
 def test_the_command_line_goes_on(network, tmp_path):
     table, sensors = network
     readings, more, described = (tmp_path / f"{n}.csv" for n in ("old", "all", "sensors"))
-    write_recovered(readings, table, table.values)
+    write_result(readings, None, table, table.values)
     lines = readings.read_text().splitlines()
     more.write_text("\n".join(lines) + "\n")
     readings.write_text("\n".join(lines[: OLD + 1]) + "\n")

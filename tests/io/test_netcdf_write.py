@@ -27,7 +27,7 @@ def gappy(index=None, sensors=("A 1", "B/2", "ü")):
 def written(path, table, sensors=None):
     result = recover(table, method="linear", bounds=(0, None), max_gap=3)
     write_result(
-        path, None, table, result.values, result.flags, result.lower, result.upper,
+        path, None, table, result.values, result.lower, result.upper,
         result.provenance, sensors,
     )  # fmt: skip
     return result

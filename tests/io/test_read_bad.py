@@ -226,7 +226,7 @@ def test_bad_frames() -> None:
     with pytest.raises(InputError, match="both named '1'"):
         from_frame(pd.DataFrame([[1, 2], [3, 4]], columns=[1, "1"]))
     with pytest.raises(InputError, match="rows 1 and 2"):
-        from_frame(pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 5]))
+        from_frame(pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=[5, 5, 6]))
     with pytest.raises(InputError, match="no rows"):
         from_frame(good.iloc[:0])
     with pytest.raises(InputError, match="only one time"):

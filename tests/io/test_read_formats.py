@@ -9,16 +9,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import xarray as xr
 
 from flfl.errors import InputError
-from flfl.io import layouts
-from flfl.io import texts as texts_module
-from flfl.io.celltexts import CellTexts
 from flfl.io.read import read_readings
 from flfl.io.sensors import Sensors
-from flfl.io.write import write_recovered
+from flfl.io.write import write_result
 
+xr = pytest.importorskip("xarray")
 GALLERY = Path(__file__).parent / "gallery"
 
 
@@ -32,9 +29,10 @@ def test_openaq_units_places_and_columns_go_along() -> None:
     source = table.source
     assert source is not None
     header = (GALLERY / "openaq_v2.csv").read_text().partition("\n")[0]
-    assert ",".join(source.columns) == header
-    assert source.carried_by_sensor["parameter"].to_pylist() == ["pm25", "pm25"]
-    assert source.carried_by_slot["local"].to_pylist()[0] == "2024-01-01T01:00:00+01:00"
+    held = {column.name: column for column in source.columns}
+    assert ",".join(held) == header
+    assert held["parameter"].cells.to_pylist() == ["pm25", "pm25"]
+    assert held["local"].cells.to_pylist()[0] == "2024-01-01T01:00:00+01:00"
 
 
 def test_a_line_is_named_right_among_the_rows_of_one_parameter(tmp_path: Path) -> None:
@@ -51,13 +49,13 @@ def test_parquet_keeps_types_zone_and_metadata() -> None:
     source = table.source
     assert source is not None
     assert source.zone == "Europe/Berlin"
-    assert source.schema is not None
-    assert source.schema.field("a").type == pa.int16()
-    assert source.schema.field("time").type.tz == "Europe/Berlin"
-    assert source.schema.metadata[b"title"] == b"two sensors"
+    assert source.form is not None
+    assert source.form.field("a").type == pa.int16()
+    assert source.form.field("time").type.tz == "Europe/Berlin"
+    assert source.form.metadata[b"title"] == b"two sensors"
 
 
-def stations(dtype: str = "f4") -> xr.Dataset:
+def stations(dtype: str = "f4"):
     times = pd.date_range("2024-01-01", periods=5, freq="h")
     values = np.array([[1.5, np.nan, 2.25, 3, 4], [5, 6, 7, 8, np.nan]], dtype=dtype)
     return xr.Dataset(
@@ -85,7 +83,7 @@ def test_netcdf_keeps_what_surrounds_the_readings(tmp_path: Path, engine: str) -
     assert table.unit == "ug m-3"
     assert table.coordinates is not None
     assert table.coordinates.tolist() == [[50, 8], [51, 9]]
-    form = table.source.netcdf
+    form = table.source.form
     assert form is not None
     assert (form.variable, form.dims, form.shape) == ("pm10", ("station", "time"), (2, 5))
     assert form.dtype == np.float32
@@ -99,7 +97,7 @@ def test_netcdf_put_together_again_is_the_same_file(tmp_path: Path) -> None:
     """The promise to a writer: skeleton, attributes and readings are the whole file."""
     stations().to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     table = read_readings(tmp_path / "a.nc")
-    form = table.source.netcdf
+    form = table.source.form
     values = table.values.to_numpy().T.astype(form.dtype).reshape(form.shape)
     again = form.skeleton.assign({form.variable: (form.dims, values, dict(form.attributes))})
     again.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
@@ -157,54 +155,18 @@ def test_damaged_netcdf(tmp_path: Path) -> None:
         read_readings(tmp_path / "b.nc")
 
 
-@pytest.mark.parametrize("delimiter", [",", ";"])
-def test_numbers_read_at_once_are_those_read_through_text(tmp_path, monkeypatch, delimiter) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        rng.lognormal(0, 20, (300, 7)), pd.date_range("2024", periods=300, name="t")
-    )
-    frame = frame.mask(rng.random(frame.shape) < 0.2).add_prefix("s")
-    frame.to_csv(tmp_path / "a.csv", sep=delimiter, na_rep="NaN")
-    quick = read_readings(tmp_path / "a.csv")
-    monkeypatch.setattr(layouts, "parse_numbers", lambda raw, time: None)
-    monkeypatch.setattr(layouts, "line_texts", lambda raw, sensors, rows: None)
-    slow = read_readings(tmp_path / "a.csv")
-    pd.testing.assert_frame_equal(quick.values, slow.values, check_exact=True)
-    for name, table in (("quick.csv", quick), ("slow.csv", slow)):
-        write_recovered(tmp_path / name, table, table.values.fillna(1.0))
-    assert (tmp_path / "quick.csv").read_bytes() == (tmp_path / "slow.csv").read_bytes()
-
-
-LINES = "time,a,b\r\n2024-01-03, 1.50,x\r\n\r\n2024-01-01,+2,3e0\r\n2024-01-02,NA,0001\r\n"
-
-
-@pytest.mark.parametrize("kept", [0, 1 << 24])
 @pytest.mark.parametrize("complete", [False, True])
-def test_texts_found_again_are_those_of_the_file(tmp_path, monkeypatch, kept, complete) -> None:
-    monkeypatch.setattr(texts_module, "_KEPT", kept)
+def test_texts_of_the_file_stay_with_their_cells(tmp_path: Path, complete: bool) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(LINES.replace("x", "-7.").replace("2024-01-03", "2024-01-05").encode())
+    path.write_bytes(
+        b"time,a,b\r\n2024-01-05, 1.50,-7.\r\n\r\n2024-01-01,+2,3e0\r\n2024-01-02,NA,0001\r\n"
+    )
     table = read_readings(path, complete_grid=complete)
-    slots = np.arange(len(table.values))
-    found = CellTexts(table, table.values.to_numpy())
-    rest = ["", ""] if complete else []
-    assert found.cells(0, slots) == ["+2", "", *rest, " 1.50"]
-    assert found.cells(1, slots) == ["3e0", "0001", *rest, "-7."]
-    assert found.cells(1, slots[:1]) == ["3e0"]
-
-
-def test_a_big_file_that_changes_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(texts_module, "_KEPT", 0)
-    path = tmp_path / "a.csv"
-    path.write_text("time,a\n2024-01-01,1\n2024-01-02,2\n")
-    table = read_readings(path)
-    path.write_text("time,a\n2024-01-01,1\n2024-01-02,200\n")
-    with pytest.raises(InputError, match="the file has changed since it was read"):
-        write_recovered(tmp_path / "b.csv", table, table.values)
-    path.unlink()
-    with pytest.raises(InputError, match="cannot be read again"):
-        write_recovered(tmp_path / "b.csv", table, table.values)
-    assert not (tmp_path / "b.csv").exists()
+    write_result(tmp_path / "o.csv", None, table, table.values)
+    rows = ["2024-01-05, 1.50,-7.", "2024-01-01,+2,3e0", "2024-01-02,,0001"]
+    if complete:
+        rows = [rows[1], rows[2], "2024-01-03,,", "2024-01-04,,", rows[0]]
+    assert (tmp_path / "o.csv").read_text().splitlines() == ["time,a,b", *rows]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_long_csv_is_recognised(write) -> None:
 def test_long_with_the_quantity_as_value_name(write) -> None:
     table = read_readings(write("date,station,PM10\n2024-01-01,x,1\n2024-01-02,x,2\n"))
     assert table.source is not None
-    assert (table.source.layout, table.source.value_column) == ("long", "PM10")
+    assert [column.name for column in table.source.columns if column.by == "cell"] == ["PM10"]
 
 
 def test_long_with_named_columns_and_extras(write) -> None:
@@ -67,9 +67,10 @@ def test_long_with_named_columns_and_extras(write) -> None:
     assert table.unit == "C"
     assert "not carried over: remark" in notes(table)
     assert table.source is not None
-    assert table.source.columns == ("unit", "when", "who", "what", "local")
-    assert table.source.carried_by_sensor["unit"].to_pylist() == ["C", "C"]
-    assert table.source.carried_by_slot["local"].to_pylist() == ["one", "two"]
+    held = {column.name: column for column in table.source.columns}
+    assert list(held) == ["unit", "when", "who", "what", "local"]
+    assert held["unit"].cells.to_pylist() == ["C", "C"]
+    assert held["local"].cells.to_pylist() == ["one", "two"]
 
 
 def test_wide_file_with_a_sensor_called_value_stays_wide(write) -> None:
@@ -226,7 +227,7 @@ def test_windows_file(write) -> None:
     table = read_readings(write("\ufefftime,a\r\n2024-01-01,1\r\n2024-01-02,2\r\n"))
     assert table.values.index.name == "time"
     assert table.source is not None
-    assert table.source.line_end == "\r\n"
+    assert table.source.dialect.line_end == "\r\n"
 
 
 def test_quotes_blank_lines_and_spaces(write) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flfl import recover
 from flfl.io.read import read_readings
-from flfl.io.write import write_recovered, write_result
+from flfl.io.write import write_result
 
 GALLERY = Path(__file__).parent / "gallery"
 
@@ -24,7 +24,7 @@ def through(path, out, flags=None, **rules):
     table = read_readings(path)
     result = recover(table, method="linear", **rules)
     write_result(
-        out, flags, table, result.values, result.flags, result.lower, result.upper,
+        out, flags, table, result.values, result.lower, result.upper,
         result.provenance,
     )  # fmt: skip
     return table, result
@@ -181,7 +181,7 @@ def test_what_a_columns_type_cannot_hold_is_written_plainly(tmp_path):
     read = read_readings(tmp_path / "in.parquet")
     filled = read.values.fillna(300.0)
     filled["roomy"] = read.values["roomy"].fillna(2.4)
-    write_recovered(tmp_path / "out.parquet", read, filled)
+    write_result(tmp_path / "out.parquet", None, read, filled)
     found = pa_parquet.read_table(tmp_path / "out.parquet")
     assert found.column("small").to_pylist() == [100.0, 300.0, 300.0, 120.0]
     assert found.schema.field("roomy").type == pa.int8()

@@ -44,10 +44,9 @@ def test_metric_coordinates_and_other_names(write) -> None:
     assert sensors.sites is None
 
 
-def test_no_coordinates_and_named_columns(write) -> None:
-    path = write("id,firm,area\na,F,north\n")
-    sensors = read_sensors(path, ["a"], site_column="firm", region_column="area")
-    assert (sensors.coordinates, sensors.kind) == (None, None)
+def test_no_coordinates_and_all_sensors_of_the_file(write) -> None:
+    sensors = read_sensors(write("id,owner,region_id\na,F,north\n"))
+    assert (sensors.ids, sensors.coordinates, sensors.kind) == (("a",), None, None)
     assert (sensors.sites, sensors.regions) == (("F",), ("north",))
 
 
@@ -91,11 +90,6 @@ def test_refused(write, text: str, words: list[str]) -> None:
 def test_rows_of_other_sensors_may_lack_coordinates(write) -> None:
     sensors = read_sensors(write("sensor_id,lat,lon\na,1,2\nz,,\n"), ["a"])
     assert sensors.ids == ("a",)
-
-
-def test_unknown_site_column(write) -> None:
-    with pytest.raises(InputError, match=r"no column 'firm'.*site_column"):
-        read_sensors(write(GOOD), ["a"], site_column="firm")
 
 
 def test_sites_from_a_file_or_a_column(write) -> None:

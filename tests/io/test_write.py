@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from flfl.errors import InputError
-from flfl.io.atomic import check_writable, write_files
+from flfl.io.files import check_writable, write_files
 from flfl.io.read import from_frame, read_readings
-from flfl.io.write import flags_of, write_flags, write_recovered, write_result
+from flfl.io.write import flags_of, write_result
 
 
 def read_text(tmp_path: Path, text: str, **options: object):
@@ -30,7 +30,7 @@ def fill(table, value: float = 1.23456789) -> np.ndarray:
 
 
 def out(tmp_path: Path, table, values, name: str = "out.csv") -> str:
-    write_recovered(tmp_path / name, table, values)
+    write_result(tmp_path / name, None, table, values)
     return (tmp_path / name).read_bytes().decode()
 
 
@@ -78,7 +78,7 @@ def test_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
     table = read_text(tmp_path, "time,a\n2024-01-03,3\n2024-01-01,\n2024-01-02,2\n")
     text = out(tmp_path, table, fill(table))
     assert text == "time,a\n2024-01-03,3\n2024-01-01,1.23\n2024-01-02,2\n"
-    write_recovered(tmp_path / "o.parquet", table, fill(table))
+    write_result(tmp_path / "o.parquet", None, table, fill(table))
     assert pd.read_parquet(tmp_path / "o.parquet")["a"].round(2).tolist() == [3, 1.23, 2]
 
 
@@ -102,8 +102,8 @@ def test_long_layout_and_order(tmp_path: Path, rows: str, by_sensor: bool) -> No
     assert [line.split(",")[1] for line in lines[1:]] == (
         list("xxyy") if by_sensor else list("xyxy")
     )
-    values, flags = fill(table), flags_of(table, fill(table))
-    write_flags(tmp_path / "f.csv", table, values, flags, values - 1, values + 1)
+    values = fill(table)
+    write_result(None, tmp_path / "f.csv", table, values, values - 1, values + 1)
     lines = (tmp_path / "f.csv").read_text().splitlines()
     assert lines[0] == "time,sensor,value,flag,lower,upper"
     assert "2,y,1.23,recovered,0.23,2.23" in lines
@@ -134,12 +134,13 @@ def test_flags_file(tmp_path: Path) -> None:
     table = read_text(tmp_path, "time,a,b\n2024-01-01,1.50,\n2024-01-02,,2\n")
     values = table.values.to_numpy().copy()
     values[0, 1] = 5.5
-    write_flags(tmp_path / "f.csv", table, values, None, values - 1, values + 1)
+    write_result(None, tmp_path / "f.csv", table, values, values - 1, values + 1)
     assert (tmp_path / "f.csv").read_text() == (
         "time,sensor,value,flag,lower,upper\n2024-01-01,a,1.50,observed,,\n"
         "2024-01-01,b,5.5,recovered,4.5,6.5\n2024-01-02,a,,refused,,\n2024-01-02,b,2,observed,,\n"
     )
-    write_flags(tmp_path / "f.parquet", table, values)
+    write_result(None, tmp_path / "f.parquet", table, values)
+    assert flags_of(table, values).tolist() == [["observed", "recovered"], ["refused", "observed"]]
     frame = pd.read_parquet(tmp_path / "f.parquet")
     assert frame["flag"].tolist() == ["observed", "recovered", "refused", "observed"]
     assert list(frame) == ["time", "sensor", "value", "flag", "lower", "upper"]
@@ -148,7 +149,7 @@ def test_flags_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.txt", "o.tsv.gz", "o.parquet", "o.pq"])
 def test_every_suffix_reads_back(tmp_path: Path, name: str) -> None:
     table = read_text(tmp_path, "time,a,b\n2024-01-01,1.25,\n2024-01-02,0.1,2\n")
-    write_recovered(tmp_path / name, table, fill(table, 7.0))
+    write_result(tmp_path / name, None, table, fill(table, 7.0))
     again = read_readings(tmp_path / name)
     pd.testing.assert_frame_equal(again.values, table.values.fillna(7.0))
     assert sorted(os.listdir(tmp_path)) == sorted(["in.csv", name])
@@ -164,9 +165,9 @@ def test_frames_without_a_source(tmp_path: Path) -> None:
 
 def test_gzip_is_reproducible(tmp_path: Path) -> None:
     table = read_text(tmp_path, ODD)
-    write_recovered(tmp_path / "a.csv.gz", table, fill(table))
+    write_result(tmp_path / "a.csv.gz", None, table, fill(table))
     first = (tmp_path / "a.csv.gz").read_bytes()
-    write_recovered(tmp_path / "b.csv.gz", table, fill(table))
+    write_result(tmp_path / "b.csv.gz", None, table, fill(table))
     assert first == (tmp_path / "b.csv.gz").read_bytes()
     assert gzip.decompress(first).startswith(b"time")
 
@@ -176,13 +177,9 @@ def test_observed_values_are_never_altered(tmp_path: Path) -> None:
     values = fill(table)
     values[0, 0] += 1
     with pytest.raises(ValueError, match="never altered"):
-        write_recovered(tmp_path / "o.csv", table, values)
+        write_result(tmp_path / "o.csv", None, table, values)
     with pytest.raises(ValueError, match="shape"):
-        write_recovered(tmp_path / "o.csv", table, values[:1])
-    with pytest.raises(ValueError, match="flags"):
-        write_flags(
-            tmp_path / "o.csv", table, fill(table), np.full(values.shape, "?", dtype=object)
-        )
+        write_result(tmp_path / "o.csv", None, table, values[:1])
     assert not (tmp_path / "o.csv").exists()
 
 
@@ -208,7 +205,7 @@ def test_a_failure_within_the_writer(tmp_path: Path) -> None:
     assert table.source is not None
     broken = replace(table, source=replace(table.source, time_texts=("2024-01-01", "\udcff")))
     with pytest.raises(UnicodeEncodeError):
-        write_recovered(tmp_path / "o.csv", broken, fill(table))
+        write_result(tmp_path / "o.csv", None, broken, fill(table))
     assert (tmp_path / "o.csv").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "o.csv"]
 
@@ -236,10 +233,10 @@ def test_bad_outputs_are_refused_beforehand(tmp_path: Path) -> None:
         check_writable(tmp_path)
     for path in (source, tmp_path / "." / "in.csv"):
         with pytest.raises(InputError, match="file that was read"):
-            write_recovered(path, table, fill(table))
+            write_result(path, None, table, fill(table))
     (tmp_path / "link.csv").symlink_to(source)
     with pytest.raises(InputError, match="file that was read"):
-        write_flags(tmp_path / "link.csv", table, fill(table))
+        write_result(None, tmp_path / "link.csv", table, fill(table))
     assert source.read_text() == ODD
     check_writable(tmp_path / "o.csv", inputs=[source])
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "link.csv"]

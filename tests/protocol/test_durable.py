@@ -171,7 +171,7 @@ def told_some(network, folder):
 
 def test_other_readings_at_the_restart_change_nothing_that_was_copied(network, tmp_path):
     parties, (table, _) = told_some(network, tmp_path), network
-    parties.table = type(table)(table.values + 1.0 + table.values**2, table.positions, table.step)
+    parties.table = replace(table, values=table.values + 1.0 + table.values**2)
     assert parties.site("site0").replayed >= 4
 
 

@@ -13,7 +13,7 @@ from flfl.cli import FriendlyGroup
 from flfl.cli.options import Decorator, json_option, several
 from flfl.cli.output import print_json
 from flfl.errors import FLFLError
-from flfl.io.atomic import check_writable
+from flfl.io.files import check_writable
 from flfl.report.content import count
 from flfl_bench.experiment import read_experiment
 from flfl_bench.report import find_rows, write_page, write_report

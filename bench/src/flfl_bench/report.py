@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from flfl.errors import InputError
-from flfl.io.atomic import Writer, write_files
+from flfl.io.files import Writer, write_files
 from flfl_bench import figures, paper, tables
 from flfl_bench.figures import Picture
 from flfl_bench.headline import OURS, headline

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from flfl.errors import InputError, explained
-from flfl.io.atomic import Writer, write_files
+from flfl.io.files import Writer, write_files
 from flfl_bench.cells import Cell, json_text
 from flfl_bench.experiment import Experiment
 

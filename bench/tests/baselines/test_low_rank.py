@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from flfl.estimators.interpolation import Interpolation
-from flfl.io.scaling import Scaling
 from flfl.paper.graph import laplacian
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines.lrds import LRDS
 from flfl_bench.baselines.softimpute import SoftImpute
 from flfl_bench.baselines.trmf import TRMF

@@ -12,10 +12,10 @@ import pandas as pd
 from flfl.audit.attack import CLOSE, COORDINATOR, Array, Finding
 from flfl.audit.attacks import plain_inversion
 from flfl.audit.report import Report
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.estimator import PaperFLFL
 from flfl.paper.objective import Weights
+from flfl.paper.scaling import Scaling
 
 RECORDED = 6
 """Consecutive rounds that the attack looks at."""

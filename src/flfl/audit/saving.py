@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 
 from flfl.audit.attack import Case
-from flfl.io.atomic import Writer, write_files
+from flfl.io.files import Writer, write_files
 
 
 def truth_path(path: str | Path) -> Path:

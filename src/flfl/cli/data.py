@@ -13,7 +13,8 @@ from flfl.cli.options import PATH, json_option, option, seed_option
 from flfl.cli.output import make_folder, print_json, print_table
 from flfl.datasets.catalogue import list_datasets
 from flfl.datasets.synthetic import synthesize
-from flfl.io.write import check_writable, write_recovered, write_sensors
+from flfl.io.files import check_writable
+from flfl.io.write import write_result, write_sensors
 
 
 @click.group()
@@ -63,7 +64,7 @@ def synth(out: Path, seed: int, as_json: bool, **shape: Any) -> None:
     readings, described = out / "readings.csv", out / "sensors.csv"
     check_writable(readings, described)
     table, sensors = synthesize(**shape, rng=np.random.default_rng(seed))
-    write_recovered(readings, table, table.values)
+    write_result(readings, None, table, table.values)
     write_sensors(described, sensors)
     if as_json:
         print_json({"readings": str(readings), "sensors": str(described)})

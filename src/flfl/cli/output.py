@@ -17,10 +17,10 @@ import click
 
 from flfl.errors import InputError, explained
 from flfl.estimators.saved_model import save_model
-from flfl.io.atomic import OUTPUT_SUFFIXES
+from flfl.io.files import OUTPUT_SUFFIXES, check_writable
 from flfl.io.sensors import EACH, Sensors
 from flfl.io.table import Table
-from flfl.io.write import check_outputs, check_writable, write_result
+from flfl.io.write import check_outputs, write_result
 from flfl.methods import find
 from flfl.recovery import Recovery
 from flfl.recovery.scores import ALONE, SITE
@@ -147,7 +147,7 @@ def write_recovery(
         bare = replace(table, values=result.published, source=None)
         write_result(path, None, bare, result.published)
     write_result(
-        outputs.get("out"), outputs.get("flags"), table, result.values, result.flags,
+        outputs.get("out"), outputs.get("flags"), table, result.values,
         result.lower, result.upper, result.provenance, sensors,
     )  # fmt: skip
     if path := outputs.get("report"):

@@ -11,7 +11,6 @@ from flfl.errors import InputError
 from flfl.io.grid import infer_grid
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
-from flfl.io.times import Times
 
 # A city: readings around 50 with a spread of 12, sensors within about 60 km.
 _LEVEL, _SPREAD, _SMALLEST = 50.0, 12.0, 0.1
@@ -63,9 +62,9 @@ def synthesize(
     readings = np.asarray(np.round(np.maximum(noisy, _SMALLEST), 1), dtype=np.float64)
     readings[~_kept(readings.shape, missing, rng)] = np.nan
     ids = tuple(f"s{i:0{len(str(sensors - 1))}d}" for i in range(sensors))
-    grid = infer_grid(Times(index, index))
+    grid = infer_grid(index)
     values = pd.DataFrame(readings.T, index=index, columns=list(ids), copy=False)
-    table = Table(values, grid.positions, grid.step, None, ("These readings are made up.",))
+    table = Table(values, grid, None, ("These readings are made up.",))
     coordinates = np.round(np.asarray(_CORNER) + unit * np.asarray(_EXTENT), 5)
     return table, Sensors(ids=ids, coordinates=coordinates, kind="latlon")
 

@@ -19,7 +19,6 @@ from flfl.errors import InputError
 from flfl.estimators.owners import Sites, resolve_sensors
 from flfl.io.grid import Grid, infer_grid, natural_period
 from flfl.io.sensors import Sensors
-from flfl.io.times import Times
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
@@ -126,7 +125,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ids = tuple(str(name).strip() for name in names)
         self.index_, self.sensors_ = index, resolve_sensors(ids, sensors, sites)
         if grid is None and isinstance(index, pd.DatetimeIndex) and index.is_unique:
-            grid = infer_grid(Times(index, index)) if index.is_monotonic_increasing else None
+            grid = infer_grid(index) if index.is_monotonic_increasing else None
         positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
         self.period_ = 0 if grid is None else natural_period(grid)
         alive = ~np.isnan(values).all(axis=0)

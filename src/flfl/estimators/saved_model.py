@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import InputError, explained
-from flfl.io.atomic import write_files
+from flfl.io.files import write_files
 from flfl.protocol.copy_store import Block, CopyStore, Pin
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network

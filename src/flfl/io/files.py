@@ -1,27 +1,33 @@
-"""Files in: bytes on disk to named columns of text (CSV) or of typed values (Parquet)."""
+"""Files as bytes: gzip is undone on the way in; on the way out a file is complete or not there.
+
+Nothing here knows what is in a file, and nothing large is imported: a long-running site uses it.
+"""
 
 from __future__ import annotations
 
 import gzip
+import os
+import stat
+import tempfile
 import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pa_parquet
+from typing import BinaryIO, cast
 
 from flfl.errors import InputError, explained
-from flfl.io.csvfile import load_csv
-from flfl.io.rawfile import RawFile, one_array, stamp_of
-from flfl.io.table import listing
-from flfl.io.xarrays import NETCDF_SUFFIXES
 
 TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
-READ_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES
-GZIP_MAGIC = b"\x1f\x8b"
+NETCDF_SUFFIXES = (".nc",)
+OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES
+_GZIP_MAGIC = b"\x1f\x8b"
+_ANYONE_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+Writer = Callable[[BinaryIO], None]
 
 
-def suffix_of(path: Path) -> str:
+def suffix_of(path: str | Path) -> str:
     """The suffix that tells the format, with ``.gz`` kept together with the one before it.
 
     Examples
@@ -29,52 +35,28 @@ def suffix_of(path: Path) -> str:
     >>> suffix_of(Path("a.b.CSV.gz"))
     '.csv.gz'
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
-def load_file(path: str | Path) -> RawFile:
-    """Read a CSV or Parquet file into named columns."""
-    path = Path(path)
-    suffix = suffix_of(path)
-    if suffix not in TEXT_SUFFIXES + PARQUET_SUFFIXES:
-        raise InputError(
-            f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix",
-            where=str(path),
-            remedy=f"Give a file that ends in {', '.join(READ_SUFFIXES)}",
-        )
-    stamp, data = read_bytes(path)
-    if suffix in PARQUET_SUFFIXES:
-        return _load_parquet(path, data)
-    raw = load_csv(path, _unzip(path, data))
-    raw.stamp = stamp if len(raw.data) == len(data) else None
-    return raw
-
-
-def read_bytes(path: Path) -> tuple[tuple[int, int], bytes]:
-    """What a file holds, and the stamp it had when it was opened."""
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, unpacked where it is gzip: the content decides, whatever the name."""
+    where = str(path)
     if path.is_dir():
-        raise InputError("this is a directory", where=str(path), remedy="Give one file in it")
+        raise InputError("this is a directory", where=where, remedy="Give one file in it")
     if not path.exists():
         raise InputError(
-            "there is no such file", where=str(path), remedy="Check the name and the directory"
+            "there is no such file", where=where, remedy="Check the name and the directory"
         )
-    with explained(
-        "the file cannot be opened", where=str(path), remedy="Check that you may read it"
-    ):
-        stamp, data = stamp_of(path), path.read_bytes()
+    with explained("the file cannot be opened", where=where, remedy="Check that you may read it"):
+        data = path.read_bytes()
     if not data:
-        raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
-    return stamp, data
-
-
-def _unzip(path: Path, data: bytes) -> bytes:
-    # Archives exist where a gzip file carries a plain .csv name, so the content decides.
-    if not data.startswith(GZIP_MAGIC):
+        raise InputError("the file is empty", where=where, remedy="Give a file with readings")
+    if not data.startswith(_GZIP_MAGIC):
         if path.suffix.lower() == ".gz":
             raise InputError(
                 "the name ends in .gz but the content is not gzip",
-                where=str(path),
+                where=where,
                 remedy="Rename the file without .gz, or compress it with gzip",
             )
         return data
@@ -83,40 +65,125 @@ def _unzip(path: Path, data: bytes) -> bytes:
     except (OSError, EOFError, zlib.error):
         raise InputError(
             "the gzip data is damaged or cut short",
-            where=str(path),
+            where=where,
             remedy="Download or compress the file again",
         ) from None
 
 
-def _load_parquet(path: Path, data: bytes) -> RawFile:
+def check_writable(
+    *paths: str | Path,
+    inputs: Iterable[str | Path] = (),
+    suffixes: Sequence[str] = OUTPUT_SUFFIXES,
+) -> None:
+    """Refuse output paths that will not work, before any work is done.
+
+    Parameters
+    ----------
+    paths : str or Path
+        The files to write, each a file of its own.
+    inputs : iterable of str or Path
+        The files that were read, none of which is ever overwritten.
+    suffixes : sequence of str
+        What a name may end in.
+    """
+    read = list(inputs)
+    for number, path in enumerate(map(Path, paths)):
+        objection = _objection(path, suffixes, read, paths[:number])
+        if objection is not None:
+            raise InputError(objection[0], where=str(path), remedy=objection[1])
+        directory = real_path(path).parent
+        with explained(
+            f"the directory {str(directory)!r} cannot be written to",
+            where=str(path),
+            remedy="Choose another directory, or change its permissions",
+        ):
+            # Asking the file system by trying is the only answer that holds on every one of them.
+            handle, name = tempfile.mkstemp(prefix=".flfl-", suffix=".tmp", dir=directory)
+            os.close(handle)
+            os.unlink(name)
+
+
+def _objection(
+    path: Path, suffixes: Sequence[str], read: Sequence[str | Path], others: Sequence[str | Path]
+) -> tuple[str, str] | None:
+    """What is wrong with an output path, and the remedy."""
+    suffix, directory = suffix_of(path), real_path(path).parent
+    if path.is_dir():
+        return "this is a directory", "Give a file name in it"
+    if suffix not in suffixes:
+        problem = f"the suffix {suffix!r} is not one that can be written"
+        return problem, f"Give a name that ends in {', '.join(suffixes)}"
+    if path.exists() and not path.is_file():
+        return "this is not a plain file", "Give a file name"
+    # A new file would take its name whatever the old one's mode; root may even write to it.
+    if path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & _ANYONE_WRITES):
+        return "the file is read-only", "Give another name, or make the file writable"
+    if not directory.is_dir():
+        return f"the directory {str(directory)!r} does not exist", "Make the directory first"
+    if any(_same_file(path, Path(source)) for source in read):
+        return "the output is a file that was read", "Give another name, so that it stays as it is"
+    if any(_same_file(path, Path(other)) for other in others):
+        return "two outputs have the same name", "Give each its own name"
+    return None
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return real_path(path) == real_path(other)
+
+
+def real_path(path: Path) -> Path:
+    """The file that a name stands for, links followed."""
+    return Path(os.path.realpath(path))
+
+
+def write_files(
+    writers: Mapping[Path, Writer] | Mapping[str | Path, Writer], *, private: bool = False
+) -> None:
+    """Write files that appear under their names only when every one of them is complete.
+
+    The bytes of each go to a temporary file beside it and are forced to the disk; then all take
+    their names. On any failure before that the temporary files are removed and older files stay
+    as they were. A name that ends in ``.gz`` is compressed, without a time stamp, so equal content
+    gives equal bytes. ``private`` files are readable by their owner only, at every moment.
+    """
+    staged: list[tuple[Path, Path]] = []
+    mask = os.umask(0)
+    os.umask(mask)
     try:
-        table = pa_parquet.read_table(pa.BufferReader(data))
-        names = list(table.column_names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"this is not a readable Parquet file ({str(error).splitlines()[0][:80]})",
-            where=str(path),
-            remedy="Write the file again",
-        ) from None
-    index = [name for name in _pandas_index(table) if name in names]
-    order = index + [name for name in names if name not in index]
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise InputError(
-            f"column names appear more than once: {listing(twice)}",
-            where=str(path),
-            remedy="Give every column its own name",
-        )
-    columns = [one_array(table.column(name)) for name in order]
-    shown = ["" if name.startswith("__index_level_") else name.strip() for name in order]
-    if not columns or table.num_rows == 0:
-        raise InputError("the file has no rows", where=str(path), remedy="Give readings")
-    return RawFile(
-        path, "parquet", shown, lambda: columns, indexed=bool(index), schema=table.schema
-    )
+        for path, write in writers.items():
+            target = real_path(Path(path))
+            handle, name = tempfile.mkstemp(
+                prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
+            )
+            staged.append((Path(name), target))
+            _write(handle, target, write)
+        for temporary, target in staged:
+            # The mode of the file that is replaced, or what a plain `open` would have given.
+            mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~mask
+            os.chmod(temporary, 0o600 if private else mode)
+        for temporary, target in staged:
+            os.replace(temporary, target)
+    finally:
+        for temporary, _ in staged:
+            temporary.unlink(missing_ok=True)
+    for directory in {target.parent for _, target in staged}:
+        # Makes the new name survive a power cut; not every system allows it.
+        with suppress(OSError):
+            descriptor = os.open(directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
-def _pandas_index(table: pa.Table) -> list[str]:
-    """Names of the columns that pandas stored as an index: they come last but mean the time."""
-    metadata = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in metadata if isinstance(name, str)]
+def _write(handle: int, target: Path, write: Writer) -> None:
+    with os.fdopen(handle, "wb") as file:
+        if target.suffix.lower() == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                write(cast(BinaryIO, packed))
+        else:
+            write(file)
+        file.flush()
+        os.fsync(file.fileno())

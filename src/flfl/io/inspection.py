@@ -1,40 +1,59 @@
-"""What was understood of a table, before anything is done with it."""
+"""What was understood of a table, and what in it deserves a look, before anything is filled.
+
+Nothing here changes a reading.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.io.grid import step_name
+from flfl.io.columns import listing
 from flfl.io.sensors import Sensors
-from flfl.io.suspicion import Suspicion, find_suspicions
-from flfl.io.table import Source, Table, listing
+from flfl.io.table import Source, Table
 
 # Lower ends of the classes of gap lengths, in slots.
 GAP_CLASSES = (1, 2, 7, 25, 169)
 _WORST = 5
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _FORMATS = {"csv": "CSV", "parquet": "Parquet", "netcdf": "NetCDF"}
+_PLACES = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
+
+# So few negative readings among the rest are more likely faults than a quantity below zero.
+_FEW_NEGATIVE = 0.01
+# A day of hours without the least change.
+_STUCK_RUN = 24
+# Interquartile ranges from the median.
+_FAR = 10.0
+# How many times the median level of all sensors one sensor's level is when its unit is in doubt.
+_OTHER_UNIT = 100.0
+# Readings of a sensor before anything is said of it.
+_ENOUGH = 20
 
 
 @dataclass(frozen=True)
 class GapClass:
     """How many gaps are this long (in slots; ``longest`` None: no upper end), and their cells."""
 
+    name: str
     shortest: int
     longest: int | None
     gaps: int
     cells: int
 
-    @property
-    def name(self) -> str:
-        """``1``, ``2 to 6``, ``169 and more``."""
-        if self.longest is None:
-            return f"{self.shortest} and more"
-        return str(self.shortest) if self.longest == 1 else f"{self.shortest} to {self.longest}"
+
+@dataclass(frozen=True)
+class Suspicion:
+    """One kind of oddity: which sensors, how many readings, and the sentence that says so."""
+
+    kind: str
+    sensors: tuple[str, ...]
+    readings: int
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,8 @@ class Inspection:
         Every slot sits on the grid. If so, ``absent`` rows of it are not in the file.
     observed, missing : int
         Cells with a reading, and without.
+    to_fill : int
+        Missing cells of sensors that have readings: what `recover` would look at.
     empty : tuple of str
         Sensors without any reading.
     worst : tuple of (sensor, share missing)
@@ -80,73 +101,49 @@ class Inspection:
     absent: int
     observed: int
     missing: int
+    to_fill: int
     empty: tuple[str, ...]
     worst: tuple[tuple[str, float], ...]
     gaps: tuple[GapClass, ...]
     suspicious: tuple[Suspicion, ...]
     notes: tuple[str, ...]
 
-    @property
-    def to_fill(self) -> int:
-        """Missing cells of sensors that have readings: what `recover` would look at."""
-        return self.missing - len(self.empty) * self.slots
-
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        gaps = [asdict(gap) | {"name": gap.name} for gap in self.gaps]
         worst = [{"sensor": name, "missing": share} for name, share in self.worst]
-        return asdict(self) | {"to_fill": self.to_fill, "gaps": gaps, "worst": worst}
-
-    def sentences(self) -> tuple[str, ...]:
-        """The same for a person, most important first, and what `recover` would do."""
-        return (*self.understood(), self._plan())
+        return asdict(self) | {"worst": worst}
 
     def understood(self) -> tuple[str, ...]:
         """What was understood, for a person, most important first."""
-        said = [*self.notes, self._form(), self._units(), self._places()]
-        said += self._missing()
-        said += [f"Suspicious: {found.sentence}" for found in self.suspicious]
-        return tuple(sentence for sentence in said if sentence)
-
-    def _form(self) -> str:
-        if self.form is None:
-            return ""
-        zone = "" if self.zone else " The times name no zone and are taken as they stand."
-        return f"The file is {self.form}.{zone}"
-
-    def _units(self) -> str:
-        if not self.units:
-            return "The file names no unit."
+        told = list(self.notes)
+        if self.form is not None:
+            zone = "" if self.zone else " The times name no zone and are taken as they stand."
+            told.append(f"The file is {self.form}.{zone}")
         noun = "unit is" if len(self.units) == 1 else "units are"
-        return f"The {noun} {listing(self.units)}."
+        told.append(
+            f"The {noun} {listing(self.units)}." if self.units else "The file names no unit."
+        )
+        told.append(
+            "No coordinates are known, so the spatial part is off; a sensors file with id, "
+            "latitude and longitude (or x and y) turns it on."
+            if self.coordinates is None
+            else f"The sensors have coordinates: {_PLACES[self.coordinates]}."
+        )
+        gaps = "; ".join(f"{gap.gaps} of {gap.name}" for gap in self.gaps if gap.gaps)
+        worst = ", ".join(f"{name} ({100 * share:.0f} %)" for name, share in self.worst)
+        told += [f"Gaps by length in slots: {gaps}."] * bool(gaps)
+        told += [f"Most is missing at {worst}."] * bool(worst)
+        return (*told, *(f"Suspicious: {found.sentence}" for found in self.suspicious))
 
-    def _places(self) -> str:
-        if self.coordinates is None:
-            return (
-                "No coordinates are known, so the spatial part is off; a sensors file with id, "
-                "latitude and longitude (or x and y) turns it on."
-            )
-        words = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
-        return f"The sensors have coordinates: {words[self.coordinates]}."
-
-    def _missing(self) -> list[str]:
-        said = []
-        gaps = [gap for gap in self.gaps if gap.gaps]
-        if gaps:
-            listed = "; ".join(f"{gap.gaps} of {gap.name}" for gap in gaps)
-            said.append(f"Gaps by length in slots: {listed}.")
-        if self.worst:
-            listed = ", ".join(f"{name} ({100 * share:.0f} %)" for name, share in self.worst)
-            said.append(f"Most is missing at {listed}.")
-        return said
-
-    def _plan(self) -> str:
+    def sentences(self) -> tuple[str, ...]:
+        """The same, and what `recover` would do."""
         empty = len(self.empty) * self.slots
         rest = f", and finds no reading to start from for {_count(empty, 'cell')}" if empty else ""
-        return (
+        plan = (
             f"`recover` would keep {_count(self.observed, 'observed reading')} as they are and has "
             f"{_count(self.to_fill, 'cell')} to fill{rest}."
         )
+        return (*self.understood(), plan)
 
 
 def _count(number: int, noun: str) -> str:
@@ -163,66 +160,156 @@ def inspect_table(table: Table, sensors: Sensors | None = None) -> Inspection:
     >>> found.observed, found.to_fill, found.gaps[0].gaps
     (5, 1, 1)
     """
-    network = Sensors.of_table(table) if sensors is None else sensors
-    known = table.known
+    known, source, grid, ids = table.known, table.source, table.grid, table.sensor_ids
     share = 1 - known.mean(axis=0)
     order = [i for i in np.argsort(-share, kind="stable")[:_WORST].tolist() if share[i] > 0]
-    regular = bool((table.positions == np.round(table.positions)).all())
-    times = _times(table)
-    source = table.source
+    times = table.values.index if source is None else source.time_texts
+    missing, empty = int(known.size - known.sum()), [ids[i] for i in np.flatnonzero(share == 1)]
     return Inspection(
         file=None if source is None else str(source.path),
         form=None if source is None else _form_of(source),
         zone=None if source is None else source.zone,
         units=tuple(sorted(set(table.units or ()) - {""})),
-        coordinates=network.kind,
+        coordinates=table.coordinate_kind if sensors is None else sensors.kind,
         sensors=known.shape[1],
         slots=known.shape[0],
-        first=times[0],
-        last=times[1],
-        step=step_name(table.step),
-        regular=regular,
-        absent=round(float(table.positions[-1])) + 1 - len(known) if regular else 0,
+        first=str(times[0]),
+        last=str(times[-1]),
+        step=grid.name,
+        regular=grid.regular,
+        absent=grid.absent,
         observed=int(known.sum()),
-        missing=int(known.size - known.sum()),
-        empty=tuple(name for name, s in zip(table.sensor_ids, share, strict=True) if s == 1),
-        worst=tuple((table.sensor_ids[i], float(share[i])) for i in order),
+        missing=missing,
+        to_fill=missing - len(empty) * len(known),
+        empty=tuple(empty),
+        worst=tuple((ids[i], float(share[i])) for i in order),
         gaps=_gap_classes(known[:, share < 1]),
         suspicious=find_suspicions(table),
         notes=table.notes,
     )
 
 
-def _times(table: Table) -> tuple[str, str]:
-    if table.source is not None:
-        return table.source.time_texts[0], table.source.time_texts[-1]
-    return str(table.values.index[0]), str(table.values.index[-1])
-
-
 def _form_of(source: Source) -> str:
+    form = f"{_FORMATS[source.format]}, {source.layout}"
     if source.format != "csv":
-        return f"{_FORMATS[source.format]}, {source.layout}"
-    mark = "comma" if source.decimal == "," else "point"
-    delimiter = _DELIMITERS[source.delimiter]
-    return f"CSV, {source.layout}, delimited by {delimiter}, with decimal {mark}"
+        return form
+    mark = "comma" if source.dialect.decimal == "," else "point"
+    return f"{form}, delimited by {_DELIMITERS[source.dialect.delimiter]}, with decimal {mark}"
 
 
 def _gap_classes(known: NDArray[np.bool_]) -> tuple[GapClass, ...]:
     """Runs of missing cells down each column, counted by length."""
-    count = np.zeros(len(known) + 1, dtype=np.int64)
-    for column in known.T:
-        edges = np.flatnonzero(np.concatenate([[True], column, [True]]))
-        count += np.bincount(np.diff(edges) - 1, minlength=len(count))
-    lengths = np.arange(len(count))
+    edge = np.ones((1, known.shape[1]), dtype=bool)
+    # Column after column, with a known cell between them: a gap lies between two known cells.
+    ends = np.flatnonzero(np.concatenate([known, edge]).T)
+    lengths = np.diff(ends, prepend=-1) - 1
     found = []
     for low, above in zip(GAP_CLASSES, (*GAP_CLASSES[1:], None), strict=True):
-        inside = (lengths >= low) & (lengths < (np.inf if above is None else above))
-        found.append(
-            GapClass(
-                shortest=low,
-                longest=None if above is None else above - 1,
-                gaps=int(count[inside].sum()),
-                cells=int((count * lengths)[inside].sum()),
-            )
-        )
+        inside = lengths[(lengths >= low) & (lengths < (above or np.inf))]
+        longest = None if above is None else above - 1
+        name = f"{low} and more" if longest is None else f"{low} to {longest}"
+        name = "1" if longest == 1 else name
+        found.append(GapClass(name, low, longest, len(inside), int(inside.sum())))
     return tuple(found)
+
+
+def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
+    """Look for faults in the readings of a table.
+
+    Examples
+    --------
+    >>> from flfl.io.read import from_frame
+    >>> readings = np.arange(60.0) % 7 + 1
+    >>> readings[30] = 900.0
+    >>> [found.kind for found in find_suspicions(from_frame(readings[:, None]))]
+    ['far outside']
+    """
+    values, ids = table.values.to_numpy(), table.sensor_ids
+    columns = [values[~np.isnan(values[:, i]), i] for i in range(len(ids))]
+    count = np.array([len(known) for known in columns])
+    found: list[Suspicion] = []
+
+    def add(kind: str, sensors: Sequence[int], readings: int, problem: str) -> None:
+        names = [ids[i] for i in sensors]
+        found.append(Suspicion(kind, tuple(names), int(readings), f"{problem}: {listing(names)}."))
+
+    def have(sensors: Sequence[int]) -> str:
+        return "1 sensor has" if len(sensors) == 1 else f"{len(sensors)} sensors have"
+
+    negative = np.array([int((known < 0).sum()) for known in columns])
+    if 0 < negative.sum() <= _FEW_NEGATIVE * count.sum():
+        number = int(negative.sum())
+        add(
+            "negative",
+            np.flatnonzero(negative).tolist(),
+            number,
+            f"{number} of {count.sum()} readings {'is' if number == 1 else 'are'} negative and all "
+            "others are not; if the quantity cannot be, they are faults",
+        )
+    enough = np.flatnonzero(count >= _ENOUGH).tolist()
+    runs = {i: run for i in enough if (run := _longest_run(columns[i])) >= _STUCK_RUN}
+    if runs:
+        longest = max(runs.values())
+        add(
+            "stuck",
+            list(runs),
+            sum(runs.values()),
+            f"{have(list(runs))} the same value up to {longest} readings in a row",
+        )
+    median = np.full(len(ids), np.nan)
+    far: dict[int, tuple[int, float]] = {}
+    for i in enough:
+        low, median[i], high = np.quantile(columns[i], [0.25, 0.5, 0.75])
+        away = np.abs(columns[i] - median[i])
+        number = int((away > _FAR * (high - low)).sum()) if high > low else 0
+        if number:
+            far[i] = number, float(columns[i][np.argmax(away)])
+    if far:
+        number = sum(one for one, _ in far.values())
+        worst = max(far, key=lambda i: abs(far[i][1] - median[i]))
+        add(
+            "far outside",
+            list(far),
+            number,
+            f"{number} {'reading is' if number == 1 else 'readings are'} more than {_FAR:g} "
+            f"interquartile ranges from the sensor's median, for example {far[worst][1]:g} at "
+            f"{ids[worst]} (median {median[worst]:g})",
+        )
+    level = float(np.median(np.abs(median[enough]))) if len(enough) >= 3 else 0.0
+    if level:
+        ratio = np.abs(median) / level
+        odd = np.flatnonzero(
+            (ratio > _OTHER_UNIT) | ((ratio > 0) & (ratio < 1 / _OTHER_UNIT))
+        ).tolist()
+        if len(odd):
+            add(
+                "another level",
+                odd,
+                count[odd].sum(),
+                f"{have(odd)} a level a hundred times that of the others or a hundredth of it; the "
+                "unit may be another",
+            )
+    whole = [i for i in enough if (columns[i] == np.round(columns[i])).all()]
+    if whole and 2 * len(whole) <= len(enough):
+        problem = f"{have(whole)} whole numbers only, where others have decimals"
+        add("rounded", whole, count[whole].sum(), problem)
+    groups: dict[int, list[int]] = {}
+    for i in enough:
+        # One bit pattern for every NaN, so that equal columns are equal bytes.
+        bits = np.nan_to_num(values[:, i], nan=np.inf).tobytes()
+        groups.setdefault(hash(bits), []).append(i)
+    same = [i for group in groups.values() if len(group) > 1 for i in group]
+    if same:
+        problem = f"{len(same)} sensors have exactly the readings of another"
+        add("repeated", same, count[same].sum(), problem)
+    return tuple(found)
+
+
+def _longest_run(known: NDArray[np.float64]) -> int:
+    """The longest run of one value, unless the sensor often shows it (rain is mostly zero)."""
+    ends = np.flatnonzero(np.concatenate([known[1:] != known[:-1], [True]]))
+    lengths = np.diff(ends, prepend=-1)
+    longest = int(np.argmax(lengths))
+    run, elsewhere = int(lengths[longest]), int((known == known[ends[longest]]).sum())
+    # A constant sensor is told of elsewhere.
+    return 0 if elsewhere > 2 * run or run == len(known) else run

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.build import build_table
 from flfl.io.cells import Decimal, Duplicates
-from flfl.io.files import load_file, suffix_of
-from flfl.io.frames import plain_index, raw_frame
-from flfl.io.layouts import (
-    LongColumns,
-    Rules,
-    draft_long,
-    draft_wide,
-    find_long_columns,
-    pick_time_column,
-)
-from flfl.io.netcdf import draft_netcdf
-from flfl.io.rawfile import RawFile, csv_rows
+from flfl.io.columns import Columns
+from flfl.io.csv_files import read_csv
+from flfl.io.files import NETCDF_SUFFIXES, PARQUET_SUFFIXES, TEXT_SUFFIXES, read_bytes, suffix_of
+from flfl.io.layouts import Rules, find_roles, long_table, pick_time_column, wide_table
+from flfl.io.parquet import read_parquet
 from flfl.io.table import Table
-from flfl.io.times import TIME_NAMES, DateOrder, TimeRules, looks_like_time
-from flfl.io.xarrays import NETCDF_SUFFIXES
+from flfl.io.times import TIME_NAMES, DateOrder, looks_like_time
 
 LayoutChoice = Literal["auto", "wide", "long"]
 SENTINELS = (-999.0, -9999.0)
@@ -86,29 +78,63 @@ def read_readings(
     InputError
         With the file, the line and the column at fault, and the remedy.
     """
-    _check_choice("layout", layout, get_args(LayoutChoice))
-    _check_choice("duplicates", duplicates, get_args(Duplicates))
-    _check_choice("date_order", date_order, get_args(DateOrder))
-    _check_choice("decimal", decimal, get_args(Decimal))
-    rules = Rules(sentinels, duplicates, decimal, TimeRules(date_order, time_zone), parameter)
-    if suffix_of(Path(path)) in NETCDF_SUFFIXES:
-        _refuse_columns(path, time_column, sensor_column, value_column, time_zone)
-        return build_table(draft_netcdf(Path(path), rules), complete_grid)
-    raw = load_file(path)
-    raw.missing_words = tuple(word.strip().lower() for word in missing_words)
-    if time_column is None:
-        _check_header(raw)
-        _check_one_time(raw)
-    _check_names(raw)
-    columns = _long_columns(raw, layout, time_column, sensor_column, value_column)
-    if columns is not None:
-        draft = draft_long(raw, columns, rules)
-    else:
-        _refuse_parameter(raw, parameter)
-        time, notes = pick_time_column(raw, time_column)
-        draft = draft_wide(raw, time, rules)
-        draft.notes += notes
-    return build_table(draft, complete_grid)
+    _check_choice("layout", layout, LayoutChoice)
+    _check_choice("duplicates", duplicates, Duplicates)
+    _check_choice("date_order", date_order, DateOrder)
+    _check_choice("decimal", decimal, Decimal)
+    words = tuple(word.strip().lower() for word in missing_words)
+    rules = Rules(
+        sentinels, words, duplicates, complete_grid, parameter, date_order, time_zone, decimal
+    )
+    columns = read_columns(path, parameter)
+    if columns.wide_only:
+        given = {
+            "time_column": time_column, "sensor_column": sensor_column,
+            "value_column": value_column, "time_zone": time_zone,
+        }  # fmt: skip
+        useless = [name for name, value in given.items() if value is not None]
+        if useless:
+            raise columns.error(
+                f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
+                "Leave it out; choose the variable of the readings with parameter",
+            )
+        return wide_table(columns, 0, rules)
+    if time_column is None and columns.format == "csv":
+        _check_header(columns)
+    _check_names(columns)
+    if layout != "wide":
+        roles = find_roles(columns, time_column, sensor_column, value_column, layout == "long")
+        if roles is not None:
+            return long_table(columns, roles, rules)
+    if parameter is not None:
+        problem = f"a wide table has no parameter to choose; {parameter!r} was asked for"
+        raise columns.error(problem, "Leave parameter out")
+    time, notes = pick_time_column(columns, time_column)
+    return wide_table(columns, time, rules, notes)
+
+
+def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
+    """Read a file of any format into named columns.
+
+    A further format is a function from a path and its bytes to `Columns`, and a line here.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    if suffix in TEXT_SUFFIXES:
+        return read_csv(path, read_bytes(path))
+    if suffix in PARQUET_SUFFIXES:
+        return read_parquet(path, read_bytes(path))
+    if suffix in NETCDF_SUFFIXES:
+        # Loaded when met: the module is large, and what it needs is an extra.
+        from flfl.io.netcdf import read_netcdf
+
+        return read_netcdf(path, read_bytes(path), parameter)
+    known = ", ".join(TEXT_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES)
+    raise InputError(
+        f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix",
+        where=str(path),
+        remedy=f"Give a file that ends in {known}",
+    )
 
 
 def from_frame(
@@ -133,99 +159,7 @@ def from_frame(
     >>> table.sensor_ids, table.positions.tolist()
     (('0', '1'), [0.0, 1.0])
     """
-    _check_choice("duplicates", duplicates, get_args(Duplicates))
-    raw = _raw_from_frame(readings)
-    _check_names(raw)
-    draft = draft_wide(raw, 0, Rules(sentinels, duplicates))
-    return build_table(draft, complete_grid, keep_source=False)
-
-
-def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
-    if given not in allowed:
-        raise InputError(
-            f"{given!r} is not one of {', '.join(allowed)}",
-            where=name,
-            remedy=f"Choose {name}={allowed[0]}",
-        )
-
-
-def _check_header(raw: RawFile) -> None:
-    if raw.format == "csv" and raw.find(TIME_NAMES) is None and looks_like_time(raw.names[0]):
-        raise InputError(
-            f"the first line holds the time {raw.names[0]!r} where column names should be",
-            where=raw.where(),
-            remedy="Put a header above the readings, such as time,a,b",
-        )
-
-
-def _check_one_time(raw: RawFile) -> None:
-    """Refuse a date and a clock in columns of their own, which only together are the time."""
-    date, clock = raw.find(("date", "day")), raw.find(("time", "hour", "clock"))
-    if raw.format != "csv" or date is None or clock is None:
-        return
-    for line, row in islice(csv_rows(raw.data, raw.delimiter), 1, 2):
-        if len(row) > clock and re.fullmatch(
-            r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", row[clock]
-        ):
-            raise InputError(
-                f"the time is in two columns, {raw.names[date]!r} and {raw.names[clock]!r}",
-                where=f"{raw.path}, line {line}",
-                remedy="Join them in one column, such as 2024-01-31 06:00, or name the one that "
-                "is the time with time_column",
-            )
-
-
-def _refuse_columns(path: str | Path, *given: str | None) -> None:
-    names = ("time_column", "sensor_column", "value_column", "time_zone")
-    useless = [name for name, value in zip(names, given, strict=True) if value is not None]
-    if useless:
-        raise InputError(
-            f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
-            where=str(path),
-            remedy="Leave it out; choose the variable of the readings with parameter",
-        )
-
-
-def _refuse_parameter(raw: RawFile, parameter: str | None) -> None:
-    if parameter is not None:
-        raise InputError(
-            f"a wide table has no parameter to choose; {parameter!r} was asked for",
-            where=raw.where(),
-            remedy="Leave parameter out",
-        )
-
-
-def _check_names(raw: RawFile) -> None:
-    for position, name in enumerate(raw.names):
-        # pandas writes an index without a name as a first column without a name.
-        if not name and position > 0:
-            raise InputError(
-                f"column {position + 1} has no name",
-                where=raw.where(),
-                remedy="Name the column in the header, or remove it (a delimiter at the end of the "
-                "header makes such a column)",
-            )
-    seen: dict[str, int] = {}
-    for position, name in enumerate(raw.names):
-        if name in seen:
-            raise InputError(
-                f"columns {seen[name] + 1} and {position + 1} are both named {name!r}",
-                where=raw.where(),
-                remedy="Give every sensor its own name",
-            )
-        seen[name] = position
-
-
-def _long_columns(
-    raw: RawFile, layout: str, time: str | None, sensor: str | None, value: str | None
-) -> LongColumns | None:
-    if layout == "wide":
-        return None
-    named = sensor is not None or value is not None
-    return find_long_columns(raw, time, sensor, value, sure=named or layout == "long")
-
-
-def _raw_from_frame(readings: pd.DataFrame | NDArray[np.float64]) -> RawFile:
+    _check_choice("duplicates", duplicates, Duplicates)
     label = "the DataFrame" if isinstance(readings, pd.DataFrame) else "the array"
     if not isinstance(readings, pd.DataFrame):
         array = np.asarray(readings)
@@ -237,11 +171,25 @@ def _raw_from_frame(readings: pd.DataFrame | NDArray[np.float64]) -> RawFile:
             )
         readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
     frame = with_time_index(readings)
+    index = frame.index
+    if isinstance(index, pd.MultiIndex):
+        raise InputError(
+            "the index has several levels",
+            where=label,
+            remedy="Give one row a time and one column a sensor",
+        )
+    if isinstance(index, pd.PeriodIndex):
+        index = pd.DatetimeIndex(index.to_timestamp())
+    elif isinstance(index, pd.TimedeltaIndex):
+        index = pd.Index(index.total_seconds())
     ids = [str(name).strip() for name in frame.columns]
-    time = "" if frame.index.name is None else str(frame.index.name)
-    columns = [("" if time in ids else time, plain_index(frame.index).to_series())]
-    columns += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
-    return raw_frame(label, columns)
+    time = "" if frame.index.name is None or str(frame.index.name) in ids else frame.index.name
+    parts = [(str(time), index.to_series())]
+    parts += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
+    columns = frame_columns(label, parts)
+    _check_names(columns)
+    rules = Rules(sentinels, duplicates=duplicates, complete_grid=complete_grid)
+    return replace(wide_table(columns, 0, rules), source=None)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -251,3 +199,70 @@ def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
             if str(name).lower() in TIME_NAMES and not pd.api.types.is_numeric_dtype(frame[name]):
                 return frame.set_index(name)
     return frame
+
+
+def frame_columns(label: str, parts: Sequence[tuple[str, Any]]) -> Columns:
+    """Named pandas columns, so that the same checks apply; ``label`` names them in messages."""
+    if not parts or len(parts[0][1]) == 0:
+        raise InputError("there are no rows", where=label, remedy="Give at least one")
+    arrays = []
+    for name, series in parts:
+        try:
+            array = pa.array(series.array, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            kinds = {type(cell).__name__ for cell in series.dropna()}
+            raise InputError(
+                f"the column mixes {', '.join(sorted(kinds))}",
+                where=f"{label}, column {name!r}",
+                remedy="Turn it into numbers, with NaN where one is missing",
+            ) from None
+        arrays.append(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+    names = tuple(name.strip() for name, _ in parts)
+    return Columns(Path(label), names, tuple(arrays), "parquet")
+
+
+def _check_choice(name: str, given: str, choices: Any) -> None:
+    allowed = get_args(choices)
+    if given not in allowed:
+        raise InputError(
+            f"{given!r} is not one of {', '.join(allowed)}",
+            where=name,
+            remedy=f"Choose {name}={allowed[0]}",
+        )
+
+
+def _check_header(columns: Columns) -> None:
+    """Refuse a file without a header, and a date and a clock in columns of their own."""
+    names = columns.names
+    if columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
+        raise columns.error(
+            f"the first line holds the time {names[0]!r} where column names should be",
+            "Put a header above the readings, such as time,a,b",
+        )
+    date, clock = columns.find(("date", "day")), columns.find(("time", "hour", "clock"))
+    if date is None or clock is None:
+        return
+    first = str(columns.arrays[clock][0])
+    if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
+        raise columns.error(
+            f"the time is in two columns, {names[date]!r} and {names[clock]!r}",
+            "Join them in one column, such as 2024-01-31 06:00, or name the one that is the time "
+            "with time_column",
+            row=0,
+        )
+
+
+def _check_names(columns: Columns) -> None:
+    seen: dict[str, int] = {}
+    for position, name in enumerate(columns.names, start=1):
+        # pandas writes an index without a name as a first column without a name.
+        if not name and position > 1:
+            raise columns.error(
+                f"column {position} has no name",
+                "Name the column in the header, or remove it (a delimiter at the end of the header "
+                "makes such a column)",
+            )
+        if name in seen:
+            problem = f"columns {seen[name]} and {position} are both named {name!r}"
+            raise columns.error(problem, "Give every sensor its own name")
+        seen[name] = position

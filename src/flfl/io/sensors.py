@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, load_file, suffix_of
-from flfl.io.frames import raw_frame
-from flfl.io.rawfile import RawFile
-from flfl.io.sensor_columns import (
-    ID_NAMES,
-    REGION_NAMES,
-    SITE_NAMES,
-    coordinates,
-    id_column,
-    labels,
-    rows_of,
-)
-from flfl.io.table import CoordinateKind, Table, listing
+from flfl.io.cells import decimal_mark, to_numbers
+from flfl.io.columns import Columns, CoordinateKind, listing
+from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
+from flfl.io.layouts import COORDINATES
+from flfl.io.read import frame_columns, read_columns
+from flfl.io.table import Table
 
 EACH = "each"
 """In place of owners: every sensor is its own."""
+
+ID_NAMES = (
+    "sensor_id", "sensor", "sensorid", "id", "station", "station_id", "stationid", "site_id",
+    "location", "location_id", "device", "device_id", "node", "node_id", "name",
+)  # fmt: skip
+REGION_NAMES = ("region", "region_id")
+SITE_NAMES = ("site", "owner", "agency", "operator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,27 +62,23 @@ class Sensors:
     @classmethod
     def of_table(cls, table: Table) -> Sensors:
         """What the file of readings itself says of its sensors: names, perhaps coordinates."""
-        found = table.coordinates is not None
+        notes = ("The coordinates are those in the file of readings.",)
         return cls(
             ids=table.sensor_ids,
             coordinates=table.coordinates,
             kind=table.coordinate_kind,
-            notes=("The coordinates are those in the file of readings.",) if found else (),
+            notes=() if table.coordinates is None else notes,
         )
 
     def subset(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sensors:
         """The chosen sensors (a mask or positions), in their order."""
         rows = np.arange(len(self.ids))[chosen].tolist()
-
-        def pick(labels: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            return None if labels is None else tuple(labels[row] for row in rows)
-
         return replace(
             self,
             ids=tuple(self.ids[row] for row in rows),
             coordinates=None if self.coordinates is None else self.coordinates[rows],
-            regions=pick(self.regions),
-            sites=pick(self.sites),
+            regions=None if self.regions is None else tuple(self.regions[row] for row in rows),
+            sites=None if self.sites is None else tuple(self.sites[row] for row in rows),
         )
 
     def with_sites(self, sites: Sequence[str]) -> Sensors:
@@ -97,13 +94,7 @@ class Sensors:
         return replace(self, sites=tuple(sites))
 
 
-def read_sensors(
-    path: str | Path,
-    ids: Sequence[str],
-    *,
-    site_column: str | None = None,
-    region_column: str | None = None,
-) -> Sensors:
+def read_sensors(path: str | Path, ids: Sequence[str] | None = None) -> Sensors:
     """Read the file that describes the sensors, and put it in the order of the readings.
 
     Parameters
@@ -111,44 +102,19 @@ def read_sensors(
     path : str or Path
         CSV or Parquet, one row a sensor: an id column (``sensor_id``, ``id``, ``station``, …),
         ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``.
-    ids : sequence of str
-        The sensors of the readings. Each must have a row; other rows are ignored, with a note.
-    site_column, region_column : str, optional
-        Their names, when they are not ``site``, ``owner`` or ``agency``, and ``region``.
+    ids : sequence of str, optional
+        The sensors of the readings. Each must have a row; other rows are ignored, with a note. By
+        default all sensors of the file.
     """
-    return _describe(load_file(path), ids, site_column, region_column)
+    return _describe(read_columns(path), ids)
 
 
-def sensors_from_frame(
-    frame: pd.DataFrame,
-    ids: Sequence[str],
-    *,
-    site_column: str | None = None,
-    region_column: str | None = None,
-) -> Sensors:
+def sensors_from_frame(frame: pd.DataFrame, ids: Sequence[str]) -> Sensors:
     """Take a DataFrame with one row a sensor; the ids are in a column or in the index."""
-    columns: list[tuple[str, Any]] = [
-        (str(name), frame.iloc[:, i]) for i, name in enumerate(frame.columns)
-    ]
-    if not any(name.strip().lower() in ID_NAMES for name, _ in columns):
-        columns.insert(0, (ID_NAMES[0], frame.index.astype(str).to_series()))
-    raw = raw_frame("the sensors DataFrame", columns)
-    return _describe(raw, ids, site_column, region_column)
-
-
-def _describe(
-    raw: RawFile, ids: Sequence[str], site_column: str | None, region_column: str | None
-) -> Sensors:
-    rows, notes = rows_of(raw, ids)
-    table, kind = coordinates(raw, rows, ids)
-    return Sensors(
-        ids=tuple(ids),
-        coordinates=table,
-        kind=kind,
-        regions=labels(raw, rows, ids, region_column, REGION_NAMES, "region_column"),
-        sites=labels(raw, rows, ids, site_column, SITE_NAMES, "site_column"),
-        notes=notes,
-    )
+    parts = [(str(name), frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
+    if not any(name.strip().lower() in ID_NAMES for name, _ in parts):
+        parts.insert(0, (ID_NAMES[0], frame.index.astype(str).to_series()))
+    return _describe(frame_columns("the sensors DataFrame", parts), ids)
 
 
 def read_sites(
@@ -165,24 +131,120 @@ def read_sites(
     sensors_path : str or Path, optional
         The file that describes the sensors.
     """
-    if Path(spec).is_file() or suffix_of(Path(spec)) in TEXT_SUFFIXES + PARQUET_SUFFIXES:
-        raw, column = load_file(spec), None
-        if raw.find(SITE_NAMES) is None and len(raw.names) == 2:
-            column = raw.names[1 - id_column(raw)]
+    if Path(spec).is_file() or suffix_of(spec) in TEXT_SUFFIXES + PARQUET_SUFFIXES:
+        columns = read_columns(spec)
+        column = columns.find(SITE_NAMES)
+        if column is None and len(columns.names) == 2:
+            column = 1 - _id_column(columns)
     elif sensors_path is not None:
-        raw, column = load_file(sensors_path), str(spec)
+        columns = read_columns(sensors_path)
+        column = columns.named(str(spec), "sites")
     else:
         raise InputError(
             f"{str(spec)!r} is not a file, and there is no sensors file to have such a column",
             where="sites",
             remedy="Give a CSV file with the columns sensor and site, or give the sensors file",
         )
-    rows, _ = rows_of(raw, ids)
-    sites = labels(raw, rows, ids, column, SITE_NAMES, "sites")
+    rows, _ = _rows_of(columns, ids)
+    sites = _labels(columns, rows, column)
     if sites is None:
-        raise InputError(
-            f"there is no column for the site; the columns are {listing(raw.names, 8)}",
-            where=raw.where(),
-            remedy="Name the column site",
+        raise columns.error(
+            f"there is no column for the site; the columns are {listing(columns.names, 8)}",
+            "Name the column site",
         )
     return sites
+
+
+def _describe(columns: Columns, ids: Sequence[str] | None) -> Sensors:
+    if ids is None:
+        ids = _texts(columns, _id_column(columns))
+    rows, notes = _rows_of(columns, ids)
+    coordinates, kind = _coordinates(columns, rows)
+    return Sensors(
+        ids=tuple(ids),
+        coordinates=coordinates,
+        kind=kind,
+        regions=_labels(columns, rows, columns.find(REGION_NAMES)),
+        sites=_labels(columns, rows, columns.find(SITE_NAMES)),
+        notes=notes,
+    )
+
+
+def _id_column(columns: Columns) -> int:
+    column = columns.find(ID_NAMES)
+    if column is None:
+        raise columns.error(
+            f"no column names the sensors; the columns are {listing(columns.names, 8)}",
+            "Name the column sensor_id",
+        )
+    return column
+
+
+def _texts(columns: Columns, column: int) -> list[str]:
+    array = pc.cast(columns.arrays[column], pa.string())
+    return [str(text or "").strip() for text in array.to_pylist()]
+
+
+def _rows_of(columns: Columns, ids: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
+    """The row of each sensor of the readings, and notes on rows without use."""
+    column = _id_column(columns)
+    names, wanted = _texts(columns, column), set(ids)
+    found: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if name in wanted and found.setdefault(name, row) != row:
+            problem = f"the sensor {name!r} has two rows"
+            raise columns.error_at(problem, "Remove one of them", [found[name], row])
+    missing = [name for name in ids if name not in found]
+    if missing:
+        raise columns.error(
+            f"{len(missing)} of {len(ids)} sensors of the readings have no row: {listing(missing)}",
+            "Add a row for each, or remove the sensors from the readings",
+            column=column,
+        )
+    ignored = [name for name in names if name not in wanted]
+    told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
+    return [found[name] for name in ids], (told,) if ignored else ()
+
+
+def _coordinates(
+    columns: Columns, rows: list[int]
+) -> tuple[NDArray[np.float64] | None, CoordinateKind | None]:
+    for kind, *names in COORDINATES:
+        found = [columns.find(words) for words in names]
+        pair = [column for column in found if column is not None]
+        if not pair:
+            continue
+        if len(pair) == 1:
+            raise columns.error(
+                f"there is a column {columns.names[pair[0]]!r} but not the other coordinate",
+                f"Add a column {names[found.index(None)][0]!r}",
+            )
+        decimal = decimal_mark(columns, pair)
+        table = np.column_stack([to_numbers(columns, column, decimal)[rows] for column in pair])
+        bounds = ((-90.0, 90.0), (-180.0, 360.0)) if kind == "latlon" else ((-np.inf, np.inf),) * 2
+        for values, column, (low, high) in zip(table.T, pair, bounds, strict=True):
+            bad = np.flatnonzero(~((values >= low) & (values <= high)))
+            if len(bad):
+                row, name = rows[int(bad[0])], columns.names[column]
+                whose = f"the sensor {_texts(columns, _id_column(columns))[row]!r} has"
+                wrong = f"{name} {values[bad[0]]:g}, outside {low:g} to {high:g}"
+                raise columns.error(
+                    f"{whose} no {name}" if np.isnan(values[bad[0]]) else f"{whose} {wrong}",
+                    "Correct it; degrees go in latitude and longitude, metres in x and y",
+                    row,
+                    column,
+                )
+        return table, kind
+    return None, None
+
+
+def _labels(columns: Columns, rows: list[int], column: int | None) -> tuple[str, ...] | None:
+    ids = _id_column(columns)
+    if column is None or column == ids:
+        return None
+    texts = _texts(columns, column)
+    for row in rows:
+        if not texts[row]:
+            problem = f"the sensor {_texts(columns, ids)[row]!r} has no {columns.names[column]}"
+            raise columns.error(problem, "Fill the cell", row, column)
+    return tuple(texts[row] for row in rows)

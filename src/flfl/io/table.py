@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from flfl.io.texts import Texts
+from flfl.io.columns import PLAIN, CoordinateKind, Dialect, FileFormat
+from flfl.io.grid import Grid
 
-FileFormat = Literal["csv", "parquet", "netcdf"]
 Layout = Literal["wide", "long"]
-CoordinateKind = Literal["latlon", "metric"]
 
 
 @dataclass(frozen=True, eq=False)
-class NetcdfForm:
-    """The NetCDF file around the readings, so that it can be written again.
+class LongColumn:
+    """A column of a long file: one cell for each slot, for each sensor, or for each reading.
 
-    Attributes
-    ----------
-    skeleton : xarray.Dataset
-        Everything but the readings, as stored: no time decoded, nothing scaled, every attribute
-        and encoding kept. The times in it have the order and the number of the file's.
-    variable : str
-        Name of the variable that holds the readings.
-    dims, shape : tuple
-        Its dimensions and their lengths, in the order of the file. The sensors are all dimensions
-        but the time, the last one running fastest (and in wide order: slots x sensors).
-    time_dim : str
-        The dimension that is the time.
-    time_name : str
-        The variable that holds the times, in ``skeleton``.
-    dtype : numpy.dtype
-        How a reading is stored.
-    attributes, encoding : mapping
-        Of the variable as stored: ``units``, ``_FillValue``, ``scale_factor``, chunk sizes, ….
+    ``cells`` holds one a slot or one a sensor; those of the readings are made when written.
     """
 
-    skeleton: Any
-    variable: str
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    time_dim: str
-    time_name: str
-    dtype: np.dtype[Any]
-    attributes: Mapping[str, Any]
-    encoding: Mapping[str, Any]
+    name: str
+    by: Literal["slot", "sensor", "cell"]
+    cells: pa.Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where a table came from, with enough kept to write it back in its own words.
+    """Where a table came from, with the file's own strings and all that it takes to write it again.
 
     Attributes
     ----------
@@ -65,52 +39,36 @@ class Source:
         The file that was read.
     format : {"csv", "parquet", "netcdf"}
     layout : {"wide", "long"}
-    time_column, sensor_column, value_column : str or None
-        Column names; the last two are None in the wide layout.
+    time_column : str
     time_texts : tuple of str
         The time of every slot as the file writes it.
-    delimiter, decimal, line_end, mark : str
-        How the CSV file was written.
-    texts : Texts or None
-        The text of every observed cell. None for Parquet and NetCDF, which have no text to keep.
-    by_sensor : bool
-        A long file that lists one sensor after another, not one time after another.
-    columns : tuple of str
-        The columns of a long file in its order, as far as they can be written again: time, sensor,
-        value and the carried ones.
-    carried_by_sensor : mapping of str to pyarrow.Array
-        Other columns of a long file whose cell depends on the sensor alone (unit, latitude, …):
-        one cell a sensor, in the order of the table.
-    carried_by_slot : mapping of str to pyarrow.Array
-        Other columns whose cell depends on the time alone (local time): one cell a slot.
     zone : str or None
         The zone or offset in which the file gives its times: ``UTC``, ``Europe/Berlin``,
         ``+02:00``, or ``+01:00/+02:00`` when it changes. None when it gives none.
-    schema : pyarrow.Schema or None
-        Of a Parquet file: the stored types, zone and metadata, columns in the order of the file.
-    netcdf : NetcdfForm or None
-        Of a NetCDF file: everything around the readings.
+    dialect : Dialect
+        How a text file is written.
+    texts : tuple of pyarrow.Array
+        The cells of each sensor as the file writes them, one a slot; what stands for a missing
+        reading means nothing. Empty for formats that have no text.
+    by_sensor : bool
+        A long file that lists one sensor after another, not one time after another.
+    columns : tuple of LongColumn
+        The columns of a long file in its order, as far as they can be written again.
+    form : object
+        What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
     """
 
     path: Path
     format: FileFormat
     layout: Layout
     time_column: str
-    sensor_column: str | None
-    value_column: str | None
     time_texts: tuple[str, ...]
-    delimiter: str = ","
-    decimal: str = "."
-    line_end: str = "\n"
-    mark: str = ""
-    texts: Texts | None = None
-    by_sensor: bool = False
-    columns: tuple[str, ...] = ()
-    carried_by_sensor: Mapping[str, pa.Array] = field(default_factory=dict)
-    carried_by_slot: Mapping[str, pa.Array] = field(default_factory=dict)
     zone: str | None = None
-    schema: pa.Schema | None = None
-    netcdf: NetcdfForm | None = None
+    dialect: Dialect = PLAIN
+    texts: tuple[pa.Array, ...] = ()
+    by_sensor: bool = False
+    columns: tuple[LongColumn, ...] = ()
+    form: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +80,13 @@ class Table:
     values : DataFrame
         Time x sensor, float64, NaN = missing, columns are sensor ids in file order, the index is
         sorted: times (UTC where the file gives offsets) or numbers.
-    positions : float array
-        Elapsed time of every slot in steps of the grid, the first is 0. An absent row leaves a
-        jump.
-    step : Timedelta or float
-        One step of the grid. A month counts as one step (its mean length is given here).
+    grid : Grid
     source : Source or None
         None when the table did not come from a file.
-    order : integer array or None
-        Slots in the order of the rows that were given, where that differs from time order.
     notes : tuple of str
         What was understood, in plain sentences.
+    order : integer array or None
+        Slots in the order of the rows that were given, where that differs from time order.
     units : tuple of str or None
         The unit of every sensor as the file names it, empty where it names none. None when the
         file says nothing of units.
@@ -143,14 +97,23 @@ class Table:
     """
 
     values: pd.DataFrame
-    positions: NDArray[np.float64]
-    step: pd.Timedelta | float
+    grid: Grid
     source: Source | None = None
     notes: tuple[str, ...] = ()
     order: NDArray[np.intp] | None = None
     units: tuple[str, ...] | None = None
     coordinates: NDArray[np.float64] | None = None
     coordinate_kind: CoordinateKind | None = None
+
+    @property
+    def positions(self) -> NDArray[np.float64]:
+        """Elapsed time of every slot in steps of the grid."""
+        return self.grid.positions
+
+    @property
+    def step(self) -> pd.Timedelta | float:
+        """One step of the grid."""
+        return self.grid.step
 
     @property
     def unit(self) -> str | None:
@@ -167,16 +130,3 @@ class Table:
     def known(self) -> NDArray[np.bool_]:
         """Which cells hold a reading, time x sensor."""
         return np.asarray(~np.isnan(self.values.to_numpy()), dtype=np.bool_)
-
-
-def listing(names: Iterable[object], limit: int = 5) -> str:
-    """Join names for a sentence, and count what does not fit.
-
-    Examples
-    --------
-    >>> listing(["a", "b", "c"], limit=2)
-    'a, b and 1 more'
-    """
-    words = [str(name) for name in names]
-    shown = ", ".join(words[:limit])
-    return shown if len(words) <= limit else f"{shown} and {len(words) - limit} more"

@@ -1,4 +1,4 @@
-"""Time texts to points in time, with one reading of them or none."""
+"""Times: text to points in time, with one reading of them or none, and back to text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
+from flfl.io.columns import Columns, is_text
 
 # Names a time column goes by, in lower case; the first one present is taken.
 TIME_NAMES = (
@@ -30,14 +32,21 @@ _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
+_ISO_PATTERNS = ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
+                 "%Y-%m-%dT%H:%M:%S")  # fmt: skip
+# A day of another zone more or less stays within what Python's own dates can hold.
+_YEARS = tuple(np.array(["0002-01-01", "9999-01-01"], "datetime64[us]").astype(np.int64).tolist())
 
-Place = Callable[[int], str]
+Mask = NDArray[np.bool_]
+Texts = NDArray[np.object_]
 DateOrder = Literal["auto", "day-first", "month-first"]
+Refuse = Callable[[str, str, int], InputError]
+"""The refusal of the n-th time: what is wrong, the remedy, and n."""
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Points in time, one for each text.
+    """Points in time, and the text of each.
 
     ``index`` is in UTC when the texts carry offsets, and ``wall`` is then what the clock on the
     wall showed; without offsets the two are the same. ``format`` is the strptime pattern, or None
@@ -46,53 +55,106 @@ class Times:
 
     index: pd.Index
     wall: pd.Index
+    texts: Texts
     format: str | None = None
     zone: str | None = None
 
     def take(self, rows: NDArray[np.intp]) -> Times:
         """Some of these times."""
-        return replace(self, index=self.index.take(rows), wall=self.wall.take(rows))
+        index, wall = self.index.take(rows), self.wall.take(rows)
+        return replace(self, index=index, wall=wall, texts=self.texts[rows])
 
 
-@dataclass(frozen=True)
-class TimeRules:
-    """What the user says of the times where a file leaves it open."""
-
-    date_order: DateOrder = "auto"
-    time_zone: str | None = None
-
-
-ANY_TIMES = TimeRules()
-
-
-def parse_times(texts: NDArray[np.object_], place: Place, rules: TimeRules = ANY_TIMES) -> Times:
-    """Read time texts: ISO 8601, compact digits, common day and month orders, or plain numbers.
+def read_times(
+    columns: Columns,
+    column: int,
+    array: pa.Array,
+    row_of: Callable[[int], int] = int,
+    date_order: DateOrder = "auto",
+    time_zone: str | None = None,
+) -> Times:
+    """The times of a column.
 
     Parameters
     ----------
-    texts : array of str
-    place : callable
-        Names the file and line of the n-th text, for messages.
-    rules : TimeRules
-        The order of day and month, and the zone of times without offset.
+    columns : Columns
+    column : int
+    array : pyarrow.Array
+        The cells of the column, or its different ones.
+    row_of : callable
+        The row of a cell of ``array``, for messages.
+    date_order : {"auto", "day-first", "month-first"}
+    time_zone : str or None
+        The zone of times that carry no offset.
     """
+
+    def refuse(problem: str, remedy: str, n: int) -> InputError:
+        return columns.error(problem, remedy, row_of(n), column)
+
+    missing = np.flatnonzero(array.is_null())
+    if len(missing):
+        remedy = "Give every row a time and a sensor, or remove the row"
+        raise refuse("the cell is missing", remedy, int(missing[0]))
+    if is_text(array.type):
+        times = parse_times(array.to_numpy(zero_copy_only=False), refuse, date_order)
+    else:
+        times = _typed_times(columns, column, array)
+    return times if time_zone is None else in_zone(times, time_zone, refuse)
+
+
+def _typed_times(columns: Columns, column: int, array: pa.Array) -> Times:
+    series = array.to_pandas()
+    if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
+        index = pd.Index(series.astype("float64"))
+        if not np.isfinite(index.to_numpy()).all():
+            raise columns.error("a time is infinite", "Remove it", column=column)
+        return Times(index, index, time_texts(index))
+    if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
+        raise columns.error(
+            f"the column holds {array.type}, not times",
+            "Name the time column with time_column",
+            column=column,
+        )
+    stamps = pd.DatetimeIndex(pd.to_datetime(series)).as_unit("us")
+    if len(stamps) and not _YEARS[0] <= stamps.asi8.min() <= stamps.asi8.max() <= _YEARS[1]:
+        raise columns.error(
+            "a time lies outside the years 2 to 9998",
+            "Check the unit in which the times were written",
+            column=column,
+        )
+    texts = time_texts(stamps)
+    if stamps.tz is None:
+        return Times(stamps, stamps, texts)
+    return Times(stamps.tz_convert("UTC"), stamps.tz_localize(None), texts, zone=str(stamps.tz))
+
+
+def parse_times(texts: Texts, refuse: Refuse, date_order: DateOrder = "auto") -> Times:
+    """Read time texts: ISO 8601, compact digits, common day and month orders, or plain numbers."""
     series = pd.Series(texts, dtype="str").str.strip()
     empty = np.flatnonzero(series.str.lower().isin(["", "nan", "nat", "na", "null", "none"]))
     if len(empty):
-        raise InputError(
-            "the time is missing",
-            where=place(int(empty[0])),
-            remedy="Give every row a time, or remove the row",
-        )
-    compact = _parse_compact(series)
-    if compact is not None:
-        return compact
-    numbers = _numbers(series)
-    if numbers is not None:
-        return Times(numbers, numbers)
+        remedy = "Give every row a time, or remove the row"
+        raise refuse("the time is missing", remedy, int(empty[0]))
+    pattern = _COMPACT.get(len(str(series.iloc[0])))
+    # Digits such as 20240131, when every one of them is a date near our time.
+    if (
+        pattern is not None
+        and series.str.fullmatch(rf"(19|20)\d{{{len(series.iloc[0]) - 2}}}").all()
+    ):
+        parsed = pd.to_datetime(series, format=pattern, errors="coerce")
+        if not parsed.isna().any():
+            index = _microseconds(parsed)
+            return Times(index, index, texts, pattern)
+    try:
+        numbers = pc.cast(pa.array(series), pa.float64()).to_numpy(zero_copy_only=False)
+        # Beyond this, differences between times are lost in rounding.
+        if (np.abs(numbers) < 1e18).all():
+            return Times(pd.Index(numbers), pd.Index(numbers), texts)
+    except pa.ArrowInvalid:
+        pass
     if series.iloc[:1].str.fullmatch(_ISO).all():
-        return _parse_iso(series, place)
-    return _parse_pattern(series, place, rules.date_order)
+        return _parse_iso(series, texts, refuse)
+    return _parse_pattern(series, texts, refuse, date_order)
 
 
 def looks_like_time(text: str) -> bool:
@@ -107,80 +169,57 @@ def looks_like_time(text: str) -> bool:
     return bool(re.fullmatch(f"{_ISO}|{_NUMBER}", text)) or bool(_patterns_for(text))
 
 
-def _numbers(series: pd.Series[str]) -> pd.Index | None:
-    try:
-        numbers = pc.cast(pa.array(series), pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
-        return None
-    # Beyond this, differences between times are lost in rounding.
-    return pd.Index(numbers) if (np.abs(numbers) < 1e18).all() else None
-
-
-def _parse_compact(series: pd.Series[str]) -> Times | None:
-    """Digits such as 20240131 or 2024013106, when every one of them is a date near our time."""
-    pattern = _COMPACT.get(len(str(series.iloc[0])))
-    if pattern is None or not series.str.fullmatch(r"(19|20)\d+").all():
-        return None
-    if series.str.len().nunique() > 1:
-        return None
-    parsed = pd.to_datetime(series, format=pattern, errors="coerce")
-    if parsed.isna().any():
-        return None
-    index = _microseconds(parsed)
-    return Times(index, index, pattern)
-
-
-def _parse_iso(series: pd.Series[str], place: Place) -> Times:
+def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
     parts = series.str.extract(f"^(?:{_ISO})$")
-    _refuse_first(parts["date"].isna().to_numpy(), series, place)
     has_offset = parts["offset"].notna().to_numpy()
-    if has_offset.any() and not has_offset.all():
-        raise InputError(
-            "some times carry an offset from UTC and some do not",
-            where=place(int(np.flatnonzero(has_offset != has_offset[0])[0])),
-            remedy="Write all of them with an offset, or none",
-        )
-    local = parts["date"] + parts["clock"].fillna("")
-    wall = pd.to_datetime(local, format="ISO8601", errors="coerce")
-    _refuse_first(wall.isna().to_numpy(), series, place)
+    wall = pd.to_datetime(
+        parts["date"] + parts["clock"].fillna(""), format="ISO8601", errors="coerce"
+    )
+    _refuse_first(wall.isna().to_numpy(), series, refuse)
     if not has_offset.any():
         index = _microseconds(wall)
-        return Times(index, index)
+        return Times(index, index, texts)
+    if not has_offset.all():
+        raise refuse(
+            "some times carry an offset from UTC and some do not",
+            "Write all of them with an offset, or none",
+            int(np.flatnonzero(has_offset != has_offset[0])[0]),
+        )
     parsed = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
-    _refuse_first(parsed.isna().to_numpy(), series, place)
+    _refuse_first(parsed.isna().to_numpy(), series, refuse)
     index, clock = _microseconds(parsed), _microseconds(wall)
-    return Times(index, clock, zone=_offsets(clock - index.tz_localize(None)))
+    offsets = (clock - index.tz_localize(None)).unique() // pd.Timedelta(minutes=1)
+    names = [
+        f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in sorted(offsets)
+    ]
+    return Times(index, clock, texts, zone="UTC" if names == ["+00:00"] else "/".join(names))
 
 
-def _offsets(found: pd.TimedeltaIndex) -> str:
-    """``UTC``, ``+02:00``, or ``+01:00/+02:00`` where the offset changes."""
-    minutes = sorted(set((found.unique() // pd.Timedelta(minutes=1)).tolist()))
-    names = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
-    return "UTC" if minutes == [0] else "/".join(names)
-
-
-def _parse_pattern(series: pd.Series[str], place: Place, date_order: DateOrder) -> Times:
+def _parse_pattern(
+    series: pd.Series[str], texts: Texts, refuse: Refuse, date_order: DateOrder
+) -> Times:
     first = str(series.iloc[0])
-    found: dict[str, pd.Series[pd.Timestamp]] = {}
-    for pattern in _patterns_for(first, date_order):
-        found[pattern] = pd.to_datetime(series, format=pattern, errors="coerce")
+    found = {
+        pattern: pd.to_datetime(series, format=pattern, errors="coerce")
+        for pattern in _patterns_for(first, date_order)
+    }
     if not found:
-        _refuse_first(np.ones(1, dtype=bool), series, place)
+        _refuse_first(np.ones(1, dtype=bool), series, refuse)
     whole = {p: parsed for p, parsed in found.items() if not parsed.isna().any()}
     if not whole:
         closest = min(found.values(), key=lambda parsed: int(parsed.isna().sum()))
-        _refuse_first(closest.isna().to_numpy(), series, place)
+        _refuse_first(closest.isna().to_numpy(), series, refuse)
     (pattern, parsed), *others = whole.items()
     if any(not other.equals(parsed) for _, other in others):
-        raise InputError(
+        raise refuse(
             f"the date {first!r} can be read as day then month or as month then day, and no other "
             "date of the file tells which",
-            where=place(0),
-            remedy="Choose date_order=day-first or date_order=month-first, or write dates as "
+            "Choose date_order=day-first or date_order=month-first, or write dates as "
             "year-month-day",
+            0,
         )
     index = _microseconds(parsed)
-    return Times(index, index, pattern)
+    return Times(index, index, texts, pattern)
 
 
 def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
@@ -196,20 +235,16 @@ def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
     return fits
 
 
-def _refuse_first(bad: NDArray[np.bool_], series: pd.Series[str], place: Place) -> None:
+def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
     if not bad.any():
         return
     row = int(np.flatnonzero(bad)[0])
     shown = repr(str(series.iloc[row])[:40])
-    problem = (
-        f"{shown} cannot be read as a time"
-        if row == 0
-        else f"{shown} cannot be read as a time like the first one, {str(series.iloc[0])[:40]!r}"
-    )
+    like = "" if row == 0 else f" like the first one, {str(series.iloc[0])[:40]!r}"
     remedy = "Write all times in one form, for example 2024-01-31 06:00:00"
     if re.search(r"[T ]24:00", shown):
         remedy = "Write midnight as 00:00 of the day that begins"
-    raise InputError(problem, where=place(row), remedy=remedy)
+    raise refuse(f"{shown} cannot be read as a time{like}", remedy, row)
 
 
 def _microseconds(parsed: pd.Series[pd.Timestamp]) -> pd.DatetimeIndex:
@@ -217,28 +252,72 @@ def _microseconds(parsed: pd.Series[pd.Timestamp]) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(parsed).as_unit("us")
 
 
-def time_texts(index: pd.Index) -> list[str]:
+def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
+    """The same clock times, read in a zone that the user names; ``index`` is then in UTC.
+
+    An hour that the clocks repeat must be there twice: the first is summer time, as the rows go.
+    An hour that the clocks skip is refused.
+
+    Examples
+    --------
+    >>> wall = pd.DatetimeIndex(["2024-10-27 02:00", "2024-10-27 02:00"])
+    >>> times = Times(wall, wall, time_texts(wall))
+    >>> in_zone(times, "Europe/Berlin", InputError).index.hour.tolist()
+    [0, 1]
+    """
+    wall = times.wall
+    if not isinstance(wall, pd.DatetimeIndex) or times.zone is not None:
+        held = "numbers" if times.zone is None else "offsets of their own"
+        problem = f"the times have {held}, so they are not local times of {name}"
+        raise refuse(problem, "Leave time_zone out", 0)
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(
+            f"there is no time zone {name!r}",
+            where="time_zone",
+            remedy="Give a name such as Europe/Berlin or UTC",
+        ) from None
+    early, late = (
+        wall.tz_localize(zone, ambiguous=np.full(len(wall), summer), nonexistent="NaT")
+        for summer in (True, False)
+    )
+    repeated = np.asarray(early.notna() & (early != late))
+    clock = pd.Series(np.arange(len(wall)), index=wall).groupby(level=0)
+    unsure = repeated & (clock.transform("size").to_numpy() != 2)
+    for bad, why in (
+        (np.asarray(early.isna()), "does not exist: the clocks skip it"),
+        (unsure, "comes twice, and the rows do not tell which"),
+    ):
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            remedy = "Write the times in UTC or with their offset (2024-10-27T02:00:00+02:00)"
+            raise refuse(f"the local time {wall[row]} in {name} {why}", remedy, row)
+    downward = wall[0] > wall[-1]
+    second = repeated & ((clock.cumcount().to_numpy() == 1) != downward)
+    index = early.where(~second, late).tz_convert("UTC").as_unit("us")
+    return replace(times, index=index, zone=name)
+
+
+def time_texts(index: pd.Index) -> Texts:
     """Write times that have no text of their own: ISO 8601, whole numbers without a point."""
     if isinstance(index, pd.DatetimeIndex):
-        return [str(text) for text in index.astype(str)]
+        return np.array([str(text) for text in index.astype(str)], dtype=object)
     numbers = index.to_numpy(dtype=np.float64).tolist()
-    return [repr(int(n)) if n == int(n) and abs(n) < 2**53 else repr(n) for n in numbers]
+    texts = [repr(int(n)) if n == int(n) and abs(n) < 2**53 else repr(n) for n in numbers]
+    return np.array(texts, dtype=object)
 
 
-def texts_like(times: Times, texts: list[str], added: pd.Index) -> list[str]:
+def texts_like(times: Times, added: pd.Index) -> Texts:
     """Write added times in the form in which the file writes its own."""
     if not isinstance(added, pd.DatetimeIndex) or not isinstance(times.wall, pd.DatetimeIndex):
         return time_texts(added)
-    dates = ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
-             "%Y-%m-%dT%H:%M:%S")  # fmt: skip
-    ends = [""]
-    wall = added
+    wall, ends = added, [""]
     if added.tz is not None and times.zone is not None and not times.zone.count(":") > 1:
         wall = added.tz_convert(times.zone).tz_localize(None)
         offset = "+00:00" if times.zone == "UTC" else times.zone
         ends += ["Z", offset, offset.replace(":", ""), offset[:3]]
-    patterns = [times.format] if times.format else [d + e for d, e in product(dates, ends)]
-    for pattern in patterns:
-        if times.wall.strftime(pattern).tolist() == texts:
-            return [str(text) for text in wall.strftime(pattern)]
+    for pattern in [times.format] if times.format else map("".join, product(_ISO_PATTERNS, ends)):
+        if times.wall.strftime(pattern).tolist() == times.texts.tolist():
+            return np.array([str(text) for text in wall.strftime(pattern)], dtype=object)
     return time_texts(added)

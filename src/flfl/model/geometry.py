@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from flfl.io.table import CoordinateKind
+    from flfl.io.columns import CoordinateKind
 
 Array = NDArray[np.float64]
 

@@ -15,11 +15,11 @@ from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.owners import Sites, partition
 from flfl.io.grid import Grid
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, Progress, Schedule, coordinate
 from flfl.paper.graph import Symmetrize, region_laplacian
 from flfl.paper.objective import Rule, Weights
+from flfl.paper.scaling import Scaling
 from flfl.protocol.coordinator import Coordinator, Witness
 from flfl.protocol.site import Site
 from flfl.transport import local

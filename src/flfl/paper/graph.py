@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flfl.model.geometry import EARTH_RADIUS_METRES, to_metric
 
 if TYPE_CHECKING:
-    from flfl.io.table import CoordinateKind
+    from flfl.io.columns import CoordinateKind
 
 Array = NDArray[np.float64]
 Symmetrize = Literal["none", "mean", "max"]

@@ -13,7 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.table import Table, listing
+from flfl.io.columns import listing
+from flfl.io.table import Table
 
 Array = NDArray[np.float64]
 Gap = int | str | pd.Timedelta

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from flfl.ensemble.holdout import draw_holdout
 from flfl.estimators.base import BaseRecoverer
-from flfl.io.scaling import Scaling
 from flfl.io.table import Table
 from flfl.methods import create
+from flfl.paper.scaling import Scaling
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import scores
 from flfl.recovery.rules import Rules, gap_lengths

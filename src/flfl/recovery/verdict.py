@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flfl.io.table import listing
+from flfl.io.columns import listing
 from flfl.recovery.scores import ALONE, SITE, GapScore, SensorScore
 
 Scores = Mapping[str, Mapping[str, float]]

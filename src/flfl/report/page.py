@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.errors import InputError
-from flfl.io.atomic import write_files
+from flfl.io.files import write_files
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.recovery import Recovery

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from flfl.errors import InputError, explained
-from flfl.io.whole import Writer, write_files
+from flfl.io.files import Writer, write_files
 from flfl.secagg import Identity, Roster
 from flfl.transport.link import COORDINATOR
 

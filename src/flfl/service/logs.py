@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from flfl.errors import InputError, explained
-from flfl.io.whole import write_files
+from flfl.io.files import write_files
 from flfl.service.config import ReportSettings
 
 if TYPE_CHECKING:

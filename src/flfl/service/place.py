@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from flfl.errors import InputError
-from flfl.io.files import load_file
-from flfl.io.sensor_columns import id_column
 from flfl.io.sensors import read_sensors
 from flfl.model.geometry import map_box, map_centre, to_plane
 from flfl.protocol.plan import Box
@@ -30,7 +27,7 @@ def place_of(settings: MapSettings | None) -> Place:
     if settings is None:
         return Place()
     if settings.sensors is not None:
-        sensors = read_sensors(settings.sensors, _ids(settings.sensors))
+        sensors = read_sensors(settings.sensors)
         if sensors.coordinates is None or sensors.kind is None:
             raise InputError("the sensors have no places", where=str(settings.sensors))
         corners, kind = sensors.coordinates, sensors.kind
@@ -49,8 +46,3 @@ def place_of(settings: MapSettings | None) -> Place:
         where="[map]",
         remedy="Give latitude = [south, north] and longitude = [west, east], or x and y",
     )
-
-
-def _ids(path: Path) -> list[str]:
-    raw = load_file(path)
-    return [str(name).strip() for name in raw.columns[id_column(raw)].to_pylist()]

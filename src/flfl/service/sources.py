@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.whole import write_files
+from flfl.io.files import write_files
 from flfl.service.grid import TimeGrid
 
 Array = NDArray[np.float64]

@@ -194,7 +194,7 @@ def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Reco
     values = np.where(known, table.values.to_numpy(), estimate)
     lower = np.where(known, values, np.minimum(lower, estimate))
     upper = np.where(known, values, np.maximum(upper, estimate))
-    write_result(out.file, out.flags, table, values, None, lower, upper)
+    write_result(out.file, out.flags, table, values, lower, upper)
 
 
 def in_this_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:

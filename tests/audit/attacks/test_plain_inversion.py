@@ -9,9 +9,9 @@ import pytest
 
 from audit.real import masked
 from flfl.audit.attacks import plain_inversion as attack
-from flfl.io.scaling import Scaling
 from flfl.paper.estimator import PaperFLFL
 from flfl.paper.objective import Weights
+from flfl.paper.scaling import Scaling
 
 
 def weights(model):

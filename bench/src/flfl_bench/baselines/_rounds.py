@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._jax import Tree, double, on_cpu
 from flfl_bench.baselines.exchange import WORD, EarlyStop, Message, Post, hold_back
 

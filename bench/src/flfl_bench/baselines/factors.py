@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.io.scaling import Scaling
 from flfl.paper.federation import sensor_stream
 from flfl.paper.objective import Observed
+from flfl.paper.scaling import Scaling
 from flfl.protocol.traffic import Traffic
 from flfl_bench.baselines.exchange import WORD, EarlyStop, Message, Post, hold_back
 

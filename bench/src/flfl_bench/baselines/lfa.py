@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._parameters import COUNT, POSITIVE, WHOLE
 from flfl_bench.maths.low_rank import ridge_rows
 

@@ -10,10 +10,10 @@ from sklearn.utils._param_validation import Interval
 
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.interpolation import interpolate
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values

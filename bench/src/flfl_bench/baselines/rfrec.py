@@ -11,8 +11,8 @@ from scipy.special import expit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from flfl.estimators.base import BaseRecoverer
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
 from flfl_bench.baselines.exchange import Message, Post
 from flfl_bench.baselines.factors import (

@@ -8,9 +8,9 @@ import numpy as np
 
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.interpolation import interpolate
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._parameters import COUNT, POSITIVE
 from flfl_bench.maths.autoregression import Autoregression
 from flfl_bench.maths.linear_solve import conjugate_gradients

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.io.scaling import Scaling
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
+from flfl.paper.scaling import Scaling
 from flfl_bench.baselines._parameters import COUNT, POSITIVE
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.smooth_recovery import recover_smooth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.io.table import CoordinateKind
+from flfl.io.columns import CoordinateKind
 from flfl.paper.graph import CLOSEST_SHARE, closest_distance, distances
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from flfl.io.scaling import Scaling
+from flfl.paper.scaling import Scaling
 
 # Zero, or of a size that a sensor may have: not the last bits of the number range.
 numbers = st.one_of(

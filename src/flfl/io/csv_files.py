@@ -1,0 +1,185 @@
+"""CSV in and out. In: the dialect, the header, and every cell as text. Out: texts as lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from flfl.errors import InputError
+from flfl.io.columns import Columns, Dialect
+from flfl.io.files import Writer
+
+DELIMITERS = ",;\t|"
+# Lines above the header that a search for it passes over.
+_LONGEST_TITLE = 50
+# What is parsed at a time: longer than any row, and little beside the whole.
+_BLOCK = 1 << 24
+
+
+def read_csv(path: Path, data: bytes) -> Columns:
+    """Every cell as text; the texts are needed again when the table is written."""
+    bare = data.removeprefix(BOM_UTF8)
+    mark = "\ufeff" if len(bare) < len(data) else ""
+    _check_utf8(path, bare)
+    if not bare.strip():
+        raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
+    # A megabyte holds any header. Quoted names do not count.
+    head = bare[: 1 << 20].decode("utf-8", errors="ignore").lstrip("\r\n")
+    first_line = "".join(re.sub(r'"[^"]*"', "", head).splitlines()[:1])
+    delimiter = max(DELIMITERS, key=first_line.count)
+    names = _header(path, list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE)))
+    keys = [str(position) for position in range(len(names))]
+    try:
+        columns = pa_csv.read_csv(
+            pa.BufferReader(bare),
+            read_options=pa_csv.ReadOptions(
+                column_names=keys, block_size=min(len(bare), _BLOCK), use_threads=False
+            ),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(keys, pa.string()), strings_can_be_null=False
+            ),
+        ).columns
+    except pa.ArrowInvalid as error:
+        raise _ragged_row(path, bare, delimiter, len(names), str(error)) from None
+    finally:
+        # Arrow keeps the blocks it has used, as much again as the cells.
+        pa.default_memory_pool().release_unused()
+    if len(columns[0]) < 2:
+        raise InputError(
+            "the file has a header but no rows", where=str(path), remedy="Give a file with readings"
+        )
+    line_end = re.search(r"\r\n|\n|\r", head)
+
+    def line(row: int) -> str:
+        found = next(islice(csv_rows(bare, delimiter), row + 1, None), None)
+        return f"row {row + 1}" if found is None else f"line {found[0]}"
+
+    return Columns(
+        path=path,
+        names=names,
+        # Column by column, so that the file is never held twice; the first row is the header.
+        arrays=tuple(columns.pop(0).combine_chunks().slice(1) for _ in names),
+        format="csv",
+        place=line,
+        dialect=Dialect(delimiter, ".", line_end.group() if line_end else "\n", mark),
+    )
+
+
+def csv_rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Every row that is not blank, with the number of the line it starts on; header first.
+
+    Slow and careful: used for the first rows and to name a line in a message.
+    """
+    lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    reader = csv.reader(lines, delimiter=delimiter)
+    before = 0
+    try:
+        for row in reader:
+            if row:
+                yield before + 1, row
+            before = reader.line_num
+    except csv.Error:
+        return
+
+
+def _check_utf8(path: Path, data: bytes) -> None:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "the bytes are not UTF-8 text",
+            where=f"{path}, line {line}",
+            remedy="Save the file as UTF-8",
+        ) from None
+
+
+def _header(path: Path, top: list[tuple[int, list[str]]]) -> tuple[str, ...]:
+    """Column names; refuses a comment or a title in their place."""
+    if not top:
+        raise InputError(
+            "the header cannot be read as column names",
+            where=f"{path}, line 1",
+            remedy="Look for a quotation mark that is never closed",
+        )
+    (line, header), *below = top
+    names = tuple(name.strip() for name in header)
+    first, where = f"{names[0][:40]!r}", f"{path}, line {line}"
+    under = below[0][1] if below else []
+    # ``#time,a,b`` is a header all the same.
+    if names[0].startswith("#") and (
+        len(names) == 1 or len(under) != len(names) or under[0].lstrip().startswith("#")
+    ):
+        raise InputError(
+            f"this line is a comment, {first}, where column names should be",
+            where=where,
+            remedy="Remove the lines that start with # above the header",
+        )
+    cells = [cell for _, row in below for cell in row]
+    # A title is one cell, with more in a row below.
+    if len(names) == 1 and (
+        len(cells) > len(below) or any(mark in cell for cell in cells for mark in DELIMITERS)
+    ):
+        raise InputError(
+            f"this line is a title, {first}, where column names should be",
+            where=where,
+            remedy="Remove the lines above the header",
+        )
+    return names
+
+
+def _ragged_row(path: Path, data: bytes, delimiter: str, width: int, reason: str) -> InputError:
+    for line, row in csv_rows(data, delimiter):
+        if len(row) != width:
+            title = "; if lines of a title stand above the column names, remove them"
+            return InputError(
+                f"this row has {len(row)} cells, the header has {width}",
+                where=f"{path}, line {line}",
+                remedy="Give every row as many cells as the header; a missing reading is an empty "
+                "cell between its delimiters" + (title if len(row) > width else ""),
+            )
+    return InputError(
+        f"the rows cannot be split into cells ({reason[:80]})",
+        where=str(path),
+        remedy="Look for a quotation mark that is never closed",
+    )
+
+
+def csv_writer(
+    names: Sequence[str], blocks: Iterable[Sequence[pa.Array]], dialect: Dialect
+) -> Writer:
+    """Writes a header, and blocks of columns of text one below another."""
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        text.write(dialect.byte_order_mark)
+        for columns in chain([[pa.array([name]) for name in names]], blocks):
+            lines = pc.binary_join_element_wise(*_quoted(columns, dialect), dialect.delimiter)
+            text.writelines(f"{line}{dialect.line_end}" for line in lines.to_pylist())
+        # Leave the file open: it is not yet on the disk.
+        text.detach()
+
+    return write
+
+
+def _quoted(columns: Sequence[pa.Array], dialect: Dialect) -> Sequence[pa.Array]:
+    special = f'[{dialect.delimiter}"\r\n]'
+    if not pc.any(pc.match_substring_regex(pa.chunked_array(columns), special)).as_py():
+        return columns
+    quoted = []
+    for column in columns:
+        inner = pc.replace_substring(column, '"', '""')
+        marked = pc.binary_join_element_wise('"', inner, '"', "")
+        quoted.append(pc.if_else(pc.match_substring_regex(column, special), marked, column))
+    return quoted
