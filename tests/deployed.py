@@ -16,9 +16,8 @@ import pandas as pd
 from broker import Mosquitto
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.journal import Journal
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.state import network_to_arrays
 from flfl.service import home, keys, tables
 from flfl.service.coordinator import NETWORK, CoordinatorService

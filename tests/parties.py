@@ -6,14 +6,13 @@ import numpy as np
 
 from flfl.model.geometry import map_box, to_plane
 from flfl.protocol.client import Client
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.state import network_to_arrays
 from flfl.protocol.traffic import Traffic
 from flfl.transport import local
@@ -28,7 +27,7 @@ def parties(table, sensors, plan=None, n_sites=4, secure=False):
     plan = plan or Plan(box=map_box(plane))
     Y, known, instants = table.values.to_numpy().T, table.known.T, np.arange(len(table.values))
     names = [f"site{n:03d}" for n in range(n_sites)]
-    sums, hiding, signers = local.secure(names) if secure else (None, {}, {})
+    sums, hiding = local.secure(names) if secure else (None, {})
     sites = []
     for n, name in enumerate(names):
         home = np.arange(n, len(Y), n_sites)
@@ -37,7 +36,7 @@ def parties(table, sensors, plan=None, n_sites=4, secure=False):
             table.positions, instants, 1,
         )  # fmt: skip
         copier = Copier(hashlib.sha256(name.encode()).digest(), CopyStore())
-        client = Client(Owner(own, copier, AddedError()), plan, signers.get(name))
+        client = Client(Owner(own, copier, AddedError()), plan, hiding.get(name))
         sites.append(Site(name, client, PROTOCOL, hiding.get(name)))
     traffic = Traffic()
     run = Coordination(plan, table.positions, traffic)

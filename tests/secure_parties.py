@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 
-from flfl.secagg import Identity, Roster, SecureSite, SecureSums
-from flfl.secagg.wire import peek
+from flfl.secagg import Asked, Identity, Outcome, Roster, SecureClient, SecureServer
+from flfl.secagg.wire import decode
 
 
 def names(n):
@@ -22,9 +22,9 @@ class Party:
             threshold,
             min_sites,
         )
-        self.sums = SecureSums(self.roster, run)
+        self.sums = SecureServer(self.roster, run)
         self.sites = {
-            name: SecureSite(name, identity, self.roster)
+            name: SecureClient(name, identity, self.roster)
             for name, identity in self.identities.items()
         }
         self.values = {name: np.zeros(1, np.int64) for name in self.sites}
@@ -32,16 +32,14 @@ class Party:
 
     def answer(self, name, data):
         """What the site says to one message."""
-        site = self.sites[name]
-        if peek(data).kind != "ask":
-            return site.receive(data)
-        values = self.values[name]
-        answer = site.mask(site.open(data), values.ravel(), [values.shape])
-        self.uploads[name] = answer
-        return answer
+        come = self.sites[name].receive(data)
+        if isinstance(come, Asked):
+            come = self.uploads[name] = self.sites[name].mask(come, [self.values[name]])
+        return come
 
     def carry(self, envelopes, *, shuffle=None, lost=lambda name, kind, when: False):
-        """Carry messages until nothing is left; ``lost`` says which site is gone when.
+        """Carry messages until nothing is left; ``lost`` says which site is gone when. Returns the
+        sum that is finished then, if any.
 
         ``when`` is "request" (before it hears the message) or "response" (after it acted on it).
         """
@@ -50,23 +48,24 @@ class Party:
             if shuffle is not None:
                 shuffle.shuffle(outbox)
             name, data = outbox.pop(0)
-            kind = peek(data).kind
+            kind = decode(data).kind
             if lost(name, kind, "request"):
-                outbox += self.sums.absent(name)
-                continue
-            answer = self.answer(name, data)
-            if lost(name, kind, "response"):
-                outbox += self.sums.absent(name)
-                continue
-            outbox += self.sums.receive(answer)
+                come = self.sums.absent(name)
+            else:
+                answer = self.answer(name, data)
+                gone = lost(name, kind, "response")
+                come = self.sums.absent(name) if gone else self.sums.receive(answer)
+            if isinstance(come, Outcome):
+                return come
+            outbox += come
+        return None
 
     def start(self, **how):
         self.carry(self.sums.start(), **how)
         return self
 
     def sum(self, question=b"question", **how):
-        self.carry(self.sums.ask(question), **how)
-        return self.sums.take()
+        return self.carry(self.sums.ask(question), **how)
 
     def plain(self, sites):
         """The fixed-point sum in the clear."""

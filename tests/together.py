@@ -7,8 +7,7 @@ import uuid
 from collections.abc import Sequence
 
 from flfl.errors import FLFLError
-from flfl.protocol.coordinator import Coordinator
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.transport.dispatcher import Dispatcher, Patience, RefusedBySiteError, Tap
 from flfl.transport.link import COORDINATOR

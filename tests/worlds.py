@@ -9,18 +9,16 @@ import numpy as np
 from flfl.errors import FLFLError
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier, error_in_time
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.messages import Question, decode_answer, encode
+from flfl.protocol.messages import Answer, Question, decode, encode
 from flfl.protocol.owner import Owner, Table, digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, statement
 from flfl.protocol.server import Coordination
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
-from flfl.secagg import Identity, Roster, SecureSite, SecureSums
-from flfl.transport.local import Signer
+from flfl.secagg import Identity, Roster, SecureClient, SecureServer
 
 HOUR = 3600
 START = 1_700_000_000 // HOUR * HOUR
@@ -30,7 +28,7 @@ BOX = ((0.0, 0.0), (10.0, 10.0))
 PLAN = Plan(transform="none", season=0, rank=4, rounds=2, box=BOX)
 IDENTITIES = {name: Identity.generate() for name in NAMES}
 ROSTER = Roster({name: identity.public for name, identity in IDENTITIES.items()})
-SIGNERS = {name: Signer(identity, ROSTER) for name, identity in IDENTITIES.items()}
+SIGNERS = {name: SecureClient(name, identity, ROSTER) for name, identity in IDENTITIES.items()}
 
 
 def secret(name):
@@ -101,7 +99,7 @@ def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True):
     name = made.table.name
     hiding = None
     if secure:
-        hiding = SecureSite(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
+        hiding = SecureClient(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
     client = client_type(made, plan, SIGNERS[name] if signed else None)
     return Site(name, client, PROTOCOL, hiding)
 
@@ -182,7 +180,7 @@ class Federation:
         self.run = Coordination(
             self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify
         )
-        sums = SecureSums(ROSTER, "run") if self.secure else None
+        sums = SecureServer(ROSTER, "run") if self.secure else None
         self.coordinator = Coordinator(
             self.run.program(), PROTOCOL, list(self.tables), self.run.sizes, security=sums
         )
@@ -262,7 +260,7 @@ class Hostile:
         if isinstance(answer, str):
             return
         self.seen = chained(self.seen, self.kind, self.body)
-        got = dict(decode_answer(answer, PROTOCOL, {}).body)
+        got = dict(decode(Answer, answer, PROTOCOL, {}).body)
         self.answered.append(self.kind)
         if self.kind == "resume":
             self.stop = self.network.n_slots

@@ -19,8 +19,7 @@ from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
 from flfl.paper.graph import region_laplacian
-from flfl.protocol.coordinator import Coordinator
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 
 

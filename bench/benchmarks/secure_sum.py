@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from flfl import FLFL
 from flfl.protocol.messages import bytes_by_kind
-from flfl.secagg import graph
-from flfl.secagg.wire import peek
+from flfl.secagg import Asked, Outcome, graph
 from flfl.transport import local
 
 SITES, SLOTS, RANK = 36, 8647, 10
@@ -80,34 +79,32 @@ def growth(most: int) -> None:
     for n in (5, 10, 20, 36, 70, 100, 101, 150, 200):
         if n > most:
             break
-        sums, sites, _ = local.secure([f"s{i:03d}" for i in range(n)])
+        sums, sites = local.secure([f"s{i:03d}" for i in range(n)])
         spent: Counter[str] = Counter()
         sent: Counter[str] = Counter()
         values = np.arange(NUMBERS)
 
         def carry(
             outbox: list, sums=sums, sites=sites, spent=spent, sent=sent, values=values
-        ) -> None:
+        ) -> Outcome | None:
             while outbox:
                 name, data = outbox.pop()
-                kind = peek(data).kind
                 start = time.process_time()
-                if kind == "ask":
-                    asked = sites[name].open(data)
-                    middle = time.process_time()
-                    spent["rest"] += middle - start
-                    start, kind = middle, "mask"
-                    answer = sites[name].mask(asked, values, [values.shape])
-                else:
-                    answer = sites[name].receive(data)
+                answer = sites[name].receive(data)
                 end = time.process_time()
-                spent[{"hello": "keys", "bundle": "keys", "mask": "mask"}.get(kind, "rest")] += (
-                    end - start
-                )
-                outbox += sums.receive(answer)
+                spent["keys" if "keys" in bytes_by_kind(data) else "rest"] += end - start
+                if isinstance(answer, Asked):
+                    answer = sites[name].mask(answer, [values])
+                    start, end = end, time.process_time()
+                    spent["mask"] += end - start
+                come = sums.receive(answer)
                 spent["coordinator"] += time.process_time() - end
                 for message in (data, answer):
                     sent.update(bytes_by_kind(message))
+                if isinstance(come, Outcome):
+                    return come
+                outbox += come
+            return None
 
         carry(sums.start())
         keys = 1e3 * spent["keys"] / n
@@ -118,11 +115,12 @@ def growth(most: int) -> None:
             start = time.process_time()
             envelopes = sums.ask(bytes(8 * SLOTS), "release")
             spent["coordinator"] += time.process_time() - start
-            carry(envelopes)
-            assert np.array_equal(sums.take().total, n * values)
+            outcome = carry(envelopes)
+            assert outcome is not None
+            assert np.array_equal(outcome.arrays[0], n * values)
         each = 1e3 / repeats / n
         added = (sent["shares"] + sent["unmask"]) / 1e3 / repeats / n
-        degree = graph.degree_for(n, 2 * n // 3 + 1).degree
+        degree = graph.degree_for(n, 2 * n // 3 + 1)[0]
         print(
             f"| {n} | {degree} | {keys:.1f} | {spent['mask'] * each:.2f}"
             f" | {spent['rest'] * each:.2f} | {1e3 * spent['coordinator'] / repeats:.0f}"

@@ -8,6 +8,8 @@ is ever decoded, and whatever is not in this form is refused.
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from typing import Any
 
 import msgpack
@@ -18,6 +20,7 @@ from flfl.errors import FLFLError
 _ARRAY = 1
 _TYPES = {"f8": "<f8", "f4": "<f4", "i8": "<i8", "u8": "<u8", "u1": "|u1", "b1": "|b1"}
 _MOST_DIMENSIONS = 8
+_HEAD = struct.Struct("<4sHI")
 LARGEST = 2**30
 """Bytes of the largest value that is read."""
 
@@ -40,7 +43,7 @@ def pack(value: Any) -> bytes:
         raise CodecError(f"this has no byte form: {error}") from None
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | memoryview) -> Any:
     """The value back.
 
     Raises
@@ -62,6 +65,39 @@ def unpack(data: bytes) -> Any:
         raise
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
         raise CodecError("the bytes are damaged or were cut short") from None
+
+
+def wrap(form: bytes, version: int, value: Any) -> bytes:
+    """The byte form of a value under four letters, a version and a CRC-32 against accidents.
+
+    Examples
+    --------
+    >>> unwrap(b"TEST", 1, wrap(b"TEST", 1, [1, 2]))
+    [1, 2]
+    """
+    body = pack(value)
+    return _HEAD.pack(form, version, zlib.crc32(body)) + body
+
+
+def unwrap(form: bytes, version: int, data: bytes) -> Any:
+    """The value back.
+
+    Raises
+    ------
+    CodecError
+        For another form or version, for damage, and for whatever :func:`unpack` refuses.
+    """
+    if len(data) < _HEAD.size:
+        raise CodecError("the message is cut short")
+    found, other, check = _HEAD.unpack_from(data)
+    if found != form:
+        raise CodecError(f"this is not a message of the form {form.decode()}")
+    if other != version:
+        raise CodecError(f"it has version {other} of the protocol, and this program {version}")
+    body = memoryview(data)[_HEAD.size :]
+    if zlib.crc32(body) != check:
+        raise CodecError("the check does not match: the message was damaged or cut short")
+    return unpack(body)
 
 
 def _packed(value: Any) -> msgpack.ExtType:
@@ -89,4 +125,6 @@ def _array(code: int, data: bytes) -> np.ndarray:
         raise CodecError("an array's shape does not fit its bytes")
     if math.prod(max(n, 1) for n in shape) > LARGEST:
         raise CodecError("an array's shape is too large")
+    if kind == "b1" and raw.translate(None, b"\0\1"):
+        raise CodecError("an array of truth values holds something else")
     return np.frombuffer(raw, dtype).reshape(shape)

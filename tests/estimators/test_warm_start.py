@@ -14,7 +14,7 @@ from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.io.write import write_result, write_sensors
 from flfl.protocol.copier import Copier
-from flfl.protocol.messages import decode_question
+from flfl.protocol.messages import Question, decode
 from flfl.protocol.schema import PROTOCOL
 from flfl.transport import local
 
@@ -51,7 +51,7 @@ def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first
 
     def tap(direction, _site, data):
         if direction == "down":
-            question = decode_question(data, PROTOCOL, {})
+            question = decode(Question, data, PROTOCOL, {})
             kinds.append(question.kind)
             if question.kind == "publish":
                 stretches.add((int(question.body["start"]), int(question.body["stop"])))

@@ -9,9 +9,8 @@ from scipy.linalg import block_diag
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
 from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
-from flfl.protocol.coordinator import Coordinator
-from flfl.protocol.messages import decode_question
-from flfl.protocol.site import Site
+from flfl.protocol.messages import Question, decode
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.transport import local
 
@@ -58,7 +57,7 @@ def test_the_package_equals_the_printed_loop():
     start = {}
 
     def tap(direction, _site, data):
-        question = direction == "down" and decode_question(data, PROTOCOL, sizes)
+        question = direction == "down" and decode(Question, data, PROTOCOL, sizes)
         if question and question.kind == "turn" and not start:
             start["Q"] = question.body["Q"].copy()
             start["P"] = np.vstack([s.program.state.P.copy() for s in sites])

@@ -7,9 +7,8 @@ from boundary import Boundary
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
 from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
-from flfl.protocol.coordinator import Coordinator, ProtocolError
-from flfl.protocol.messages import Answer, MessageError, Question, encode
-from flfl.protocol.site import Site
+from flfl.protocol.messages import Answer, ProtocolError, Question, encode
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.transport import local
 
@@ -215,7 +214,7 @@ def test_a_site_refuses_what_is_not_for_it_and_stays_as_it_was():
     with pytest.raises(ProtocolError, match="of run 'other'"):
         sites[0].receive(encode(Question("other", 2, "hello", "*", {}), PROTOCOL))
     wrong = {"Q": np.zeros((N + 1, RANK))}
-    with pytest.raises(MessageError, match="shape"):
+    with pytest.raises(ProtocolError, match="shape"):
         sites[0].receive(encode(Question("run", 2, "score", "*", wrong), PROTOCOL))
     sites[0].receive(encode(Question("run", 2, "hello", "*", {}), PROTOCOL))
 

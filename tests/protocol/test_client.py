@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl.protocol.client import HANDLERS, REFUSALS, Fitted, Refusal, bound
-from flfl.protocol.messages import Question, decode_question, encode
+from flfl.protocol.messages import Question, decode, encode
 from flfl.protocol.owner import Outgoing
 from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, pack_text
 from flfl.protocol.state import network_to_arrays
@@ -25,11 +25,11 @@ from worlds import (
 )
 
 N = 240
-BAD_PARTS = ("ProtocolError: ", "MessageError: ")
+BAD_PARTS = ("ProtocolError: ", "ProtocolError: ")
 
 
 def questions_of(run):
-    return [decode_question(data, PROTOCOL, {}) for data in run.questions()]
+    return [decode(Question, data, PROTOCOL, {}) for data in run.questions()]
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def alter(kind, name, how, who="c"):
     """Change one array of a question on its way to one site."""
 
     def change(to, data):
-        question = decode_question(data, PROTOCOL, {})
+        question = decode(Question, data, PROTOCOL, {})
         if to != who or question.kind != kind:
             return data
         return changed(question, **{name: how(np.array(question.body[name]))})

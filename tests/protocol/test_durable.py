@@ -14,7 +14,6 @@ from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError, InputError
 from flfl.model.geometry import map_box, to_plane
 from flfl.protocol.client import Client
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.journal import (
@@ -28,10 +27,10 @@ from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.state import network_to_arrays
 from flfl.protocol.traffic import Traffic
-from flfl.secagg import Identity, Roster, SecureSite, SecureSums
+from flfl.secagg import Identity, Roster, SecureClient, SecureServer
 from flfl.transport import local
 
 
@@ -66,15 +65,14 @@ class Parties:
         )  # fmt: skip
         secret = name.encode().ljust(32, b"!")
         store = CopyStore.open(self.folder / f"{name}.copies", self.folder / f"{name}.marker")
-        signer = local.Signer(self.identities[name], self.roster)
-        client = Client(Owner(own, Copier(secret, store), AddedError()), self.plan, signer)
-        hiding = SecureSite(name, self.identities[name], self.roster, secret)
+        hiding = SecureClient(name, self.identities[name], self.roster, secret)
+        client = Client(Owner(own, Copier(secret, store), AddedError()), self.plan, hiding)
         site = Site(name, client, PROTOCOL, hiding if self.secure else None)
         return DurableSite(site, self.folder / f"{name}.journal")
 
     def coordinator(self):
         self.run = Coordination(self.plan, self.table.positions, Traffic())
-        sums = SecureSums(self.roster, "run") if self.secure else None
+        sums = SecureServer(self.roster, "run") if self.secure else None
         inner = Coordinator(self.run.program(), PROTOCOL, self.names, self.run.sizes, security=sums)
         return DurableCoordinator(inner, self.folder / "coordinator.journal")
 
@@ -283,6 +281,8 @@ class TestJournal:
 
 
 def test_in_process_secrets_stay_random():
-    first, second = (local.secure(["a", "b", "c"])[1]["a"] for _ in range(2))
-    draws = [site._randomness.draw(32, "self", "run", 1) for site in (first, first, second)]
-    assert len(set(draws)) == 3
+    answers = []
+    for _ in range(2):
+        server, clients = local.secure(["a", "b", "c"])
+        answers += [clients[name].receive(data)[-64:] for name, data in server.start()]
+    assert len(set(answers)) == 6

@@ -6,12 +6,12 @@ import pytest
 from flfl import FLFL
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError, OutOfRangeError
-from flfl.protocol.coordinator import Ask, Coordinator, ProtocolError
-from flfl.protocol.messages import Exchange, Field, Question, encode, kind_of
-from flfl.protocol.site import Site
+from flfl.protocol.messages import Exchange, Field, ProtocolError, Question, bytes_by_kind, encode
+from flfl.protocol.session import Ask, Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import BelowThresholdError
-from flfl.secagg.wire import peek
+from flfl.secagg.wire import FORM
+from flfl.secagg.wire import decode as frame_of
 from flfl.transport import local
 
 pytestmark = pytest.mark.usefixtures("every_engine")
@@ -28,6 +28,10 @@ PROTOCOL = {
 }
 SIZES = {"size": 3}
 SECURE = ("keys", "shares", "unmask")
+
+
+def kind_of(data):
+    return next(iter(bytes_by_kind(data)))
 
 
 class Counting:
@@ -59,7 +63,7 @@ def program(got):
 def federation(n, secure, asks=program, witness=None):
     got = []
     names = [f"s{i}" for i in range(n)]
-    sums, hiding, _ = local.secure(names) if secure else (None, {}, {})
+    sums, hiding = local.secure(names) if secure else (None, {})
     sites = [
         Site(name, Counting(10.0**i), PROTOCOL, hiding.get(name)) for i, name in enumerate(names)
     ]
@@ -102,7 +106,7 @@ def test_a_site_that_leaves_is_out_and_the_program_is_told_who_is_in(secure, kin
     left = []
 
     def lost(name, data):
-        now = peek(data).kind if data[:4] == b"FLSS" else kind_of(data)
+        now = frame_of(data).kind if data.startswith(FORM) else kind_of(data)
         now = "ask" if now == "count" else now
         if name == "s2" and not left and now == kind and len(got) >= 1:
             left.append(now)
@@ -176,7 +180,7 @@ def test_a_sum_of_one_site_is_refused():
 
 
 def test_a_question_that_is_no_sum_is_not_answered_under_masks():
-    sums, hiding, _ = local.secure(["s0", "s1", "s2"])
+    sums, hiding = local.secure(["s0", "s1", "s2"])
     sites = {n: Site(n, Counting(1.0), PROTOCOL, s) for n, s in hiding.items()}
     outbox = list(sums.start())
     while outbox:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl.errors import FLFLError
-from flfl.protocol.messages import decode_answer, encode
+from flfl.protocol.messages import Answer, decode, encode
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
@@ -47,7 +47,7 @@ def lies(kind, name, how, times=99):
     def change(site, data):
         if site != LIAR or not left[0]:
             return data
-        answer = decode_answer(data, PROTOCOL, {})
+        answer = decode(Answer, data, PROTOCOL, {})
         if answer.kind != kind:
             return data
         left[0] -= 1
@@ -159,7 +159,7 @@ def test_a_site_that_leaves_at_any_question_leaves_a_run_that_ends(kind):
     asked = []
 
     def change(site, data):
-        if site == LIAR and decode_answer(data, PROTOCOL, {}).kind == kind:
+        if site == LIAR and decode(Answer, data, PROTOCOL, {}).kind == kind:
             asked.append(site)
             raise FLFLError("it is gone")
         return data

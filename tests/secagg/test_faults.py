@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from flfl.secagg import BelowThresholdError, SecureSumError
-from flfl.secagg.wire import peek
+from flfl.secagg import BelowThresholdError, Outcome, SecureSumError
+from flfl.secagg.wire import decode
 from secure_parties import Party
 
-SCHEDULES, BATCHES = 1000, 10
+SCHEDULES, BATCHES, QUICK = 1000, 10, 2
 SUMS = 2
 FAULTS = (
     "drop request", "drop response", "duplicate request", "duplicate response", "replay",
@@ -73,19 +73,23 @@ class Chaos(Party):
     def carry(self, envelopes, **_):
         outbox = list(envelopes)
         while outbox:
-            outbox += self.deliver(*outbox.pop(self.rng.randrange(len(outbox))))
+            come = self.deliver(*outbox.pop(self.rng.randrange(len(outbox))))
             assert self.steps < 1000, "it hangs"
+            if isinstance(come, Outcome):
+                return come
+            outbox += come
+        return None
 
     def opened(self):
         """By sum: the sites whose self-masks the answers that came in can open."""
         asked = {
-            (who, peek(data).number): self.roster.unpack(bytes(peek(data).sections["survivors"]))
-            for who, data in self.down
-            if peek(data).kind == "reveal"
+            (who, frame.number): self.roster.unpack(frame.sections["survivors"])
+            for who, frame in ((who, decode(data)) for who, data in self.down)
+            if frame.kind == "reveal"
         }
         counts = Counter(
             (frame.number, name)
-            for frame in map(peek, self.up)
+            for frame in map(decode, self.up)
             if frame.kind == "unmask"
             for name in asked[frame.site, frame.number]
         )
@@ -96,7 +100,13 @@ class Chaos(Party):
         return by_sum
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "batch",
+    [
+        *range(QUICK),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in range(QUICK, BATCHES)),
+    ],
+)
 def test_random_fault_schedules(batch):
     endings, seen = Counter(), Counter()
     for schedule in range(SCHEDULES // BATCHES):
@@ -114,13 +124,12 @@ def test_random_fault_schedules(batch):
                 outcome = party.sum(b"question %d" % number)
                 members = [i for i, name in enumerate(everyone) if name in outcome.sites]
                 wanted = sum(4**i for i in members)
-                assert outcome.total.tolist() == [wanted, number * wanted]
+                assert outcome.arrays[0].tolist() == [wanted, number * wanted]
                 assert len(members) >= party.roster.threshold
                 finished[number] = set(outcome.sites)
         except BelowThresholdError:
             ending = "given up"
-            assert party.sums.outcome is None
-            assert not party.sums.ready
+            assert party.sums.phase == "failed"
         opened = party.opened()
         assert all(len(sites) >= party.roster.threshold for sites in opened.values())
         assert finished.items() <= opened.items()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flfl.secagg import Identity
-from flfl.secagg.wire import decode_to_site, encode_to_site
+from flfl.secagg.wire import decode, encode
 from secure_parties import Party
 
 READING = 1234567890123456
@@ -29,16 +29,14 @@ def spellings(secret):
 
 def secrets_of(site):
     """Every secret that a site holds now."""
-    found = []
-    if site._prepared is not None:
-        found.append(site._prepared.secret)
-        found += site._prepared.own
-        for keys in site._prepared.keys.values():
-            found += [keys.seed, keys.seal, keys.open]
-    for pair in site._pairs.values():
-        found += [pair._masks, pair._channel]
-    if site._uploaded is not None:
-        found += [share for shares in site._uploaded.asked.held.values() for share in shares]
+    state = site._state
+    asked = getattr(state, "asked", None)
+    ready = state if asked is None else state.ready
+    found = [ready.secret, *ready.own]
+    for peer, pair in ready.pairs.items():
+        found += [pair.masks, pair.channel, pair.seed, pair.box_key(peer), pair.box_key(site.name)]
+    if asked is not None:
+        found += [share for shares in asked.held.values() for share in shares]
     return found
 
 
@@ -71,17 +69,16 @@ def objects(party):
 def failures(party, asked):
     """Errors of all kinds, as text with their tracebacks."""
     site, data = party.sites["site000"], asked["site000"]
-    frame, hashed = decode_to_site(data)
-    noise = bytes(len(frame.sections["boxes"]))
+    frame = decode(data)
+    noise = [bytes(len(box)) for box in frame.sections["boxes"]]
     foreign = replace(frame, sections={**frame.sections, "boxes": noise})
     attempts = [
-        lambda: site.open(data[:-40] + bytes(40)),
-        lambda: site.receive(data),
-        lambda: site.mask(site.open(data), np.array([2**62]), [(1,)]),
-        lambda: party.sites["site001"].open(data),
+        lambda: site.receive(data[:-40] + bytes(40)),
+        lambda: site.mask(site.receive(data), [np.array([2**62])]),
+        lambda: party.sites["site001"].receive(data),
         lambda: party.sums.receive(data),
         lambda: party.sums.receive(party.uploads["site001"]),
-        lambda: site.open(encode_to_site(foreign, hashed)),
+        lambda: site.receive(encode(foreign)),
     ]
     for attempt in attempts:
         with pytest.raises(Exception) as caught:  # noqa: PT011
@@ -115,7 +112,7 @@ def test_nothing_secret_is_said_or_written(planted):
 def test_the_search_finds_a_secret_that_is_said(planted):
     """Positive control."""
     party, *_ = planted
-    secret = party.sites["site000"]._prepared.secret
+    secret = party.sites["site000"]._state.secret
     for text in (f"{secret}", secret.hex(), f"{int.from_bytes(secret)}"):
         assert any(spelling in text for spelling in spellings(secret))
 
@@ -128,8 +125,8 @@ def test_uploads_hold_no_secret_and_no_reading_in_the_plain(planted):
     def listen(name, kind, when):
         for site in party.sites.values():
             closed.extend(s for s in secrets_of(site) if len(s) == 32)
-            if site._uploaded is not None:
-                held = site._uploaded.asked.held.values()
+            if hasattr(site._state, "asked"):
+                held = site._state.asked.held.values()
                 revealed.extend(shares[0] for shares in held)
                 closed.extend(shares[1] for shares in held)
 

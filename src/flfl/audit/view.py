@@ -20,11 +20,11 @@ from flfl.estimators.owners import Sites
 from flfl.estimators.saved_model import Remembered
 from flfl.io.sensors import Sensors
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
-from flfl.protocol.coordinator import Ask, Replies
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.server import Coordination
+from flfl.protocol.session import Ask, Replies
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]

@@ -21,7 +21,6 @@ from flfl.io.sensors import Sensors
 from flfl.model.geometry import map_box, to_plane
 from flfl.protocol import home
 from flfl.protocol.client import Client, Published, Refusal
-from flfl.protocol.coordinator import Coordinator, Witness
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.home import Effort
@@ -30,7 +29,7 @@ from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination, Progress
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site, Witness
 from flfl.secagg import LEAST_SITES
 from flfl.transport import local
 from flfl.transport.local import Tap
@@ -326,13 +325,13 @@ class FLFL(BaseRecoverer):
                 )
         names = [table.name for table in tables]
         self._decide_secure(len(names))
-        sums, hiding, signers = local.secure(names) if self.secure_ else (None, {}, {})
+        sums, hiding = local.secure(names) if self.secure_ else (None, {})
         clients = []
         for table in tables:
             secret = hashlib.sha256(f"flfl {self.random_state} {table.name}".encode()).digest()
             store = CopyStore() if warm is None else warm.store(table.name)
             owner = Owner(table, Copier(secret, store), added)
-            clients.append(Client(owner, plan, signers.get(table.name)))
+            clients.append(Client(owner, plan, hiding.get(table.name)))
         run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress)
         sites = [Site(n, c, PROTOCOL, hiding.get(n)) for n, c in zip(names, clients, strict=True)]
         program = run.program()

@@ -20,8 +20,7 @@ from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, Progress, Sche
 from flfl.paper.graph import Symmetrize, region_laplacian
 from flfl.paper.objective import Rule, Weights
 from flfl.paper.scaling import Scaling
-from flfl.protocol.coordinator import Coordinator, Witness
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site, Witness
 from flfl.transport import local
 
 

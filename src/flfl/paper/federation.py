@@ -23,10 +23,16 @@ from numpy.typing import NDArray
 
 from flfl import constants
 from flfl.paper.objective import Observed, Rule, Weights, gradient
-from flfl.protocol.coordinator import Ask, Program, ProtocolError, Replies
-from flfl.protocol.fixed_point import LARGEST, Fixed, to_fixed
-from flfl.protocol.messages import Exchange, Field, Protocol
-from flfl.protocol.site import Reply
+from flfl.protocol.messages import (
+    LARGEST,
+    Exchange,
+    Field,
+    Fixed,
+    Protocol,
+    ProtocolError,
+    to_fixed,
+)
+from flfl.protocol.session import Ask, Program, Replies, Reply
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]

@@ -20,9 +20,8 @@ from typing import Any
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError, explained
-from flfl.protocol.coordinator import Coordinator, Envelope
 from flfl.protocol.messages import sender
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Envelope, Site
 
 FORMAT = 1
 

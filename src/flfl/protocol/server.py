@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from flfl.errors import FLFLError, InputError
 from flfl.model.state_space import Dynamics
 from flfl.protocol import public
-from flfl.protocol.coordinator import Ask, Program, Replies
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Facts, Network
 from flfl.protocol.schema import (
@@ -32,6 +31,7 @@ from flfl.protocol.schema import (
     pack_text,
     statement,
 )
+from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.state import network_to_arrays
 from flfl.protocol.traffic import Traffic
 
@@ -62,7 +62,7 @@ class Coordination:
     progress : told (round, rounds)
     verify : raises an `FLFLError` for (site, signature, text) where the signature is not the
         site's; with it, a site that signs wrongly is set aside instead of stopping the others
-    sizes : dimensions of the answers to come, for a :class:`~flfl.protocol.Coordinator`
+    sizes : dimensions of the answers to come, for a :class:`~flfl.protocol.session.Coordinator`
     network : the public state so far; after the run, what anybody may keep
     """
 

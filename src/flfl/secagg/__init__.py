@@ -2,20 +2,13 @@
 
 Double masking after Bonawitz et al. (2017), with a sparse graph after Bell et al. (2020) for many
 sites; ``docs/decisions/0010-secure-sums.md`` says what differs and what is promised to whom.
-Both sides are state machines without input or output of their own: :class:`SecureSite` and
-:class:`SecureSums`.
+Both sides are state machines without input or output of their own: :class:`SecureClient` and
+:class:`SecureServer`.
 """
 
-from flfl.secagg.coordinator import Outcome, SecureSums
-from flfl.secagg.errors import BelowThresholdError, SecureSumError
-from flfl.secagg.identity import (
-    LEAST_SITES,
-    Identity,
-    Roster,
-    Signer,
-    default_threshold,
-)
-from flfl.secagg.site import Asked, SecureSite
+from flfl.secagg.client import Asked, SecureClient
+from flfl.secagg.keys import LEAST_SITES, BelowThresholdError, Identity, Roster, SecureSumError
+from flfl.secagg.server import Outcome, SecureServer
 
 __all__ = [
     "LEAST_SITES",
@@ -24,9 +17,7 @@ __all__ = [
     "Identity",
     "Outcome",
     "Roster",
-    "SecureSite",
+    "SecureClient",
+    "SecureServer",
     "SecureSumError",
-    "SecureSums",
-    "Signer",
-    "default_threshold",
 ]

@@ -7,11 +7,12 @@ ring in random order (Bell et al. 2020): ``degree / 2`` on either side.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
+from flfl.secagg.keys import Roster, digest
 
 COMPLETE_UP_TO = 100
 """Below this many sites a sparse graph saves too little to give up its simpler promise."""
@@ -21,26 +22,16 @@ CORRUPT = 0.1
 DROPOUT = 0.05
 
 
-@dataclass(frozen=True)
-class Degree:
-    """How many neighbours a site has, and how many holders' shares open a secret.
-
-    The holders of a site's shares are its neighbours and itself.
-    """
-
-    degree: int
-    threshold: int
-
-
 @lru_cache(maxsize=64)
 def degree_for(
     n_sites: int, threshold: int, corrupt: float = CORRUPT, dropout: float = DROPOUT
-) -> Degree:
-    """Degree of the graph over ``n_sites`` present sites.
+) -> tuple[int, int]:
+    """How many neighbours each of ``n_sites`` present sites has, and how many shares open a secret.
 
-    Complete (degree ``n - 1``, shares open by the roster's threshold) up to
-    :data:`COMPLETE_UP_TO` sites, and where a sparse one would not be smaller. Else the smallest
-    even k with a threshold t such that, for every site at once,
+    The holders of a site's shares are its neighbours and itself. The graph is complete (degree
+    ``n - 1``, shares open by the roster's threshold) up to :data:`COMPLETE_UP_TO` sites, and where
+    a sparse one would not be smaller. Else the smallest even k with a threshold t such that, for
+    every site at once,
 
     * at most c of its k neighbours are corrupt, except with probability :data:`SECURITY`, where
       ``t > k/2 + 1 + c``: then corrupt holders cannot open a secret, no coordinator collects both
@@ -53,25 +44,22 @@ def degree_for(
 
     Examples
     --------
-    >>> degree_for(36, 25)
-    Degree(degree=35, threshold=25)
-    >>> degree_for(1000, 667).degree < 250
-    True
+    >>> degree_for(36, 25), degree_for(1000, 667)
+    ((35, 25), (152, 124))
     """
-    complete = Degree(n_sites - 1, threshold)
     if n_sites <= COMPLETE_UP_TO:
-        return complete
+        return n_sites - 1, threshold
     # Large, and needed for large networks only.
     from scipy.stats import hypergeom
 
-    bad, gone = int(np.ceil(corrupt * n_sites)), int(np.ceil(dropout * n_sites))
+    bad, gone = math.ceil(corrupt * n_sites), math.ceil(dropout * n_sites)
     for k in range(2, n_sites - 1, 2):
         most_bad = int(hypergeom.isf(SECURITY / n_sites, n_sites - 1, bad, k))
         most_gone = int(hypergeom.isf(CORRECTNESS / n_sites, n_sites - 1, gone, k))
         t = k // 2 + 2 + most_bad
         if t <= k - most_gone:
-            return Degree(k, t)
-    return complete
+            return k, t
+    return n_sites - 1, threshold
 
 
 def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, tuple[str, ...]]:
@@ -99,3 +87,48 @@ def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, t
         name: tuple(sorted({ring[(i + s * d) % n] for d in reach for s in (1, -1)}))
         for i, name in enumerate(ring)
     }
+
+
+@dataclass(frozen=True)
+class Network:
+    """Who takes part in a run, with which run keys, and who is whose neighbour.
+
+    Attributes
+    ----------
+    present : tuple
+        The sites, sorted.
+    digest : bytes
+        Of the run, the roster and everyone's run keys.
+    degree, threshold : int
+        Neighbours of a site, and shares that open one of its secrets.
+    neighbours, holders : Mapping
+        By site; who holds its shares are its neighbours and itself.
+    """
+
+    present: tuple[str, ...]
+    digest: bytes
+    degree: int
+    threshold: int
+    neighbours: Mapping[str, tuple[str, ...]]
+    holders: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, roster: Roster, run: str, keys: Mapping[str, bytes]) -> Network:
+        """From everyone's run keys; every party computes the same."""
+        present = tuple(sorted(keys))
+        pairs = [part for name in present for part in (name, keys[name])]
+        hashed = digest("network", run, roster.digest, *pairs)
+        degree, threshold = degree_for(len(present), roster.threshold)
+        near = neighbours(present, hashed, degree)
+        holders = {name: tuple(sorted((*near[name], name))) for name in present}
+        return cls(present, hashed, degree, threshold, near, holders)
+
+    def view(self, number: int, members: bytes, question: bytes) -> bytes:
+        """The hash of all that a site was told about a sum: run, number, who is in, the question.
+
+        Guarantees
+        ----------
+        * Masks are made from it: sites that were told different things do not cancel each other,
+          so a coordinator gains nothing by telling them so.
+        """
+        return digest("view", self.digest, number, members, hashlib.sha256(question).digest())

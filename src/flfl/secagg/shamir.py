@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 
-from flfl.secagg.errors import SecureSumError
+from flfl.secagg.keys import SecureSumError
 
 PRIME = 2**256 + 297
 SECRET_BYTES = 32
 SHARE_BYTES = 33
+NOISE_BYTES = 48
+"""Random bytes of a coefficient: taken modulo the prime, they are uniform to 2^-127."""
 
 
 def split(
@@ -19,7 +23,7 @@ def split(
     """Shares of a secret of 32 bytes, one for each point (positive, small, distinct).
 
     The secret is the value at 0 of a random polynomial of degree ``threshold - 1``, made from
-    ``noise``: :func:`noise_bytes` random bytes, the operating system's where none are given.
+    ``noise``: :data:`NOISE_BYTES` for each degree, the operating system's where none are given.
 
     Guarantees
     ----------
@@ -35,10 +39,10 @@ def split(
     """
     if len(secret) != SECRET_BYTES or threshold < 1 or threshold > len(points):
         raise SecureSumError(f"cannot share a secret among {len(points)} by {threshold}")
-    # 48 bytes for each coefficient: taken modulo the prime, they are uniform to 2^-127.
-    noise = os.urandom(noise_bytes(threshold)) if noise is None else noise
+    noise = os.urandom(NOISE_BYTES * (threshold - 1)) if noise is None else noise
     coefficients = [
-        int.from_bytes(noise[48 * i : 48 * i + 48]) % PRIME for i in range(threshold - 1)
+        int.from_bytes(noise[NOISE_BYTES * i : NOISE_BYTES * (i + 1)]) % PRIME
+        for i in range(threshold - 1)
     ]
     constant = int.from_bytes(secret)
     shares = []
@@ -51,12 +55,8 @@ def split(
     return shares
 
 
-def noise_bytes(threshold: int) -> int:
-    """How many random bytes a polynomial takes."""
-    return 48 * (threshold - 1)
-
-
-def weights_at_zero(points: Sequence[int]) -> list[int]:
+@lru_cache(maxsize=1024)
+def weights_at_zero(points: tuple[int, ...]) -> list[int]:
     """Lagrange's weights: ``f(0) = sum_j weights[j] f(points[j])`` modulo the prime.
 
     ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``. They depend on the points only, so secrets
@@ -64,20 +64,22 @@ def weights_at_zero(points: Sequence[int]) -> list[int]:
 
     Examples
     --------
-    >>> weights_at_zero([1, 2]) == [2, PRIME - 1]
+    >>> weights_at_zero((1, 2)) == [2, PRIME - 1]
     True
     """
     above = math.prod(points) % PRIME
     below = [x * math.prod(other - x for other in points if other != x) % PRIME for x in points]
-    return [above * inverse % PRIME for inverse in _inverses(below)]
+    # Montgomery's trick: one inverse, of the product of all, gives the inverse of each.
+    before = list(accumulate(below, lambda a, b: a * b % PRIME, initial=above))
+    inverse, weights = pow(before[-1], -1, PRIME) * above % PRIME, []
+    for value, product in zip(reversed(below), reversed(before[:-1]), strict=True):
+        weights.append(inverse * product % PRIME)
+        inverse = inverse * value % PRIME
+    return weights[::-1]
 
 
-def join(
-    shares: Mapping[int, bytes], threshold: int, weights: Sequence[int] | None = None
-) -> bytes:
+def join(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret, from the first ``threshold`` of the shares by point.
-
-    ``weights`` may be given where they are known already (for the sorted first points).
 
     Raises
     ------
@@ -86,23 +88,9 @@ def join(
     """
     if len(shares) < threshold:
         raise SecureSumError(f"{len(shares)} shares do not make a secret shared by {threshold}")
-    points = sorted(shares)[:threshold]
-    if weights is None:
-        weights = weights_at_zero(points)
+    points = tuple(sorted(shares)[:threshold])
+    weights = weights_at_zero(points)
     value = sum(int.from_bytes(shares[x]) * w for x, w in zip(points, weights, strict=True)) % PRIME
     if value >> (8 * SECRET_BYTES):
         raise SecureSumError("the shares do not belong together")
     return value.to_bytes(SECRET_BYTES)
-
-
-def _inverses(values: Sequence[int]) -> list[int]:
-    """Inverses modulo the prime, for the price of one (Montgomery's trick)."""
-    before = [1]
-    for value in values:
-        before.append(before[-1] * value % PRIME)
-    inverse = pow(before[-1], -1, PRIME)
-    result = []
-    for value, product in zip(reversed(values), reversed(before[:-1]), strict=True):
-        result.append(inverse * product % PRIME)
-        inverse = inverse * value % PRIME
-    return result[::-1]

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from flfl.errors import FLFLError
-from flfl.protocol.messages import Question, decode_question, encode
+from flfl.protocol.messages import Question, decode, encode
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
@@ -184,7 +184,7 @@ def unpack_network(data: bytes) -> tuple[Agreement, Network]:
     stop = 4 + int.from_bytes(data[:4])
     agreement = Agreement.from_bytes(data[4:stop])
     try:
-        body = decode_question(data[stop:], PROTOCOL, {}).body
+        body = decode(Question, data[stop:], PROTOCOL, {}).body
         network = network_from_arrays(body, agreement.plan)
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         raise AgreementError("what was published is no finished run") from None

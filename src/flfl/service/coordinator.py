@@ -14,15 +14,15 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from flfl.errors import FLFLError, InputError
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
+from flfl.protocol.session import Coordinator
 from flfl.protocol.state import network_from_arrays, network_to_arrays
 from flfl.protocol.traffic import Traffic
-from flfl.secagg import SecureSums
+from flfl.secagg import SecureServer
 from flfl.service.agreement import Agreement, pack_network
 from flfl.service.broker import by_broker
 from flfl.service.config import (
@@ -297,7 +297,7 @@ class CoordinatorService:
         assert self.link is not None
         self.agreement, self.problem, self._round, traffic = agreement, "", 0, Traffic()
         run = self._coordination(agreement, traffic)
-        security = SecureSums(self.roster, agreement.run) if agreement.secure else None
+        security = SecureServer(self.roster, agreement.run) if agreement.secure else None
         names = self.roster.names if agreement.secure else agreement.sites
         inner = Coordinator(run.program(), PROTOCOL, names, {}, agreement.run, security=security)
         self._durable = DurableCoordinator(inner, self._folder(agreement.run) / JOURNAL)

@@ -22,14 +22,13 @@ from flfl.io.table import Table
 from flfl.io.write import write_sensors
 from flfl.model.geometry import find_regions
 from flfl.protocol.client import Client
-from flfl.protocol.coordinator import Coordinator
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner
 from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import LEAST_SITES
 from flfl.service import home
@@ -109,14 +108,14 @@ def in_one_process(
     plan = plan_of(settings.run, grid, place, str(coordinator))
     configs = sorted((read_config(path, SiteConfig) for path in sites), key=lambda c: c.name)
     names = [config.name for config in configs]
-    sums, hiding, signers = local.secure(names) if settings.run.secure else (None, {}, {})
+    sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {config.name: snapshot(config.readings, grid) for config in configs}
     clients, traffic = {}, Traffic()
     for config in configs:
         name, secret = config.name, home.own_secret(home.copies_folder(config) / home.SECRET)
         own = home.table_of(taken[name], name, grid, place.geography, place.centre)
         owner = Owner(own, Copier(secret, CopyStore()), home.floor_of(config))
-        clients[name] = Client(owner, plan, signers.get(name))
+        clients[name] = Client(owner, plan, hiding.get(name))
     run = Coordination(plan, grid.positions(), traffic)
     parties = [Site(name, own, PROTOCOL, hiding.get(name)) for name, own in clients.items()]
     local.run(Coordinator(run.program(), PROTOCOL, names, {}, security=sums), parties, traffic)

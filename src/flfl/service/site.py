@@ -22,8 +22,8 @@ from flfl.protocol.home import Effort
 from flfl.protocol.journal import DurableSite, Journal, JournalError
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.schema import PROTOCOL
-from flfl.protocol.site import Site
-from flfl.secagg import SecureSite, Signer
+from flfl.protocol.session import Site
+from flfl.secagg import SecureClient
 from flfl.service import home
 from flfl.service.agreement import (
     Agreement,
@@ -302,8 +302,9 @@ class SiteService:
             save_text(folder / PLAN, agreement.to_bytes())
         elif not (folder / READINGS).exists():
             raise AgreementError("this site has left the run, and cannot come back to it")
-        self.client = self._client(agreement, folder)
-        site = Site(self.name, self.client, PROTOCOL, self._security(agreement, folder))
+        security = self._security(agreement, folder)
+        self.client = self._client(agreement, folder, security)
+        site = Site(self.name, self.client, PROTOCOL, security)
         self._durable = DurableSite(site, folder / JOURNAL)
         self.agreement = agreement
         self.responder = Responder(
@@ -314,22 +315,18 @@ class SiteService:
         self._say()
         self._finish()
 
-    def _client(self, agreement: Agreement, folder: Path) -> Client:
+    def _client(self, agreement: Agreement, folder: Path, security: SecureClient | None) -> Client:
         """The site's program: clean readings with the copier on one side, messages on the other."""
         owner = Owner(self._table(agreement, folder), self._copier, self._floor)
-        signer = self._signer() if agreement.secure else None
-        return Client(owner, agreement.plan, signer)
+        return Client(owner, agreement.plan, security)
 
-    def _security(self, agreement: Agreement, folder: Path) -> SecureSite | None:
+    def _security(self, agreement: Agreement, folder: Path) -> SecureClient | None:
         if not agreement.secure:
             return None
-        signer, secret = self._signer(), home.own_secret(folder / SECRET)
-        return SecureSite(self.name, signer.identity, signer.roster, secret)
-
-    def _signer(self) -> Signer:
         if self.identity is None or self.roster is None:
             raise AgreementError("the run has secure sums, and this site has no identity or roster")
-        return Signer(self.identity, self.roster)
+        secret = home.own_secret(folder / SECRET)
+        return SecureClient(self.name, self.identity, self.roster, secret)
 
     def _table(self, agreement: Agreement, folder: Path) -> Table:
         taken = Snapshot.load(folder / READINGS)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol as Interface
 
 from flfl.errors import FLFLError
-from flfl.protocol.coordinator import Envelope
 from flfl.protocol.journal import JournalError
 from flfl.protocol.messages import bytes_by_kind, sender
+from flfl.protocol.session import Envelope
 from flfl.protocol.traffic import Traffic
-from flfl.secagg.wire import is_frame, question_span
+from flfl.secagg.wire import FORM, question_span
 from flfl.transport.link import CoordinatorLink, Heard, Message
 
 _LOG = logging.getLogger("flfl.coordinator")
@@ -30,7 +30,7 @@ class RefusedBySiteError(FLFLError):
 
 
 class Coordinating(Interface):
-    """What is conducted: a :class:`~flfl.protocol.coordinator.Coordinator`, or one that
+    """What is conducted: a :class:`~flfl.protocol.session.Coordinator`, or one that
     remembers."""
 
     @property
@@ -296,7 +296,7 @@ class Dispatcher:
 
 def _span(data: bytes) -> tuple[int, int]:
     """Where the part that all sites share stands."""
-    return question_span(data) if is_frame(data) else (0, len(data))
+    return question_span(data) if data.startswith(FORM) else (0, len(data))
 
 
 def _common(data: bytes) -> bytes:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from flfl.protocol.coordinator import Coordinator, Envelope
 from flfl.protocol.messages import bytes_by_kind
-from flfl.protocol.site import Site
+from flfl.protocol.session import Coordinator, Envelope, Site
 from flfl.protocol.traffic import Traffic
-from flfl.secagg import Identity, Roster, SecureSite, SecureSums, Signer
+from flfl.secagg import Identity, Roster, SecureClient, SecureServer
 
 Tap = Callable[[str, str, bytes], None]
 
@@ -37,15 +36,12 @@ def run(
         outbox.extend(coordinator.receive(answer))
 
 
-def secure(
-    names: Sequence[str], run: str = "run"
-) -> tuple[SecureSums, dict[str, SecureSite], dict[str, Signer]]:
+def secure(names: Sequence[str], run: str = "run") -> tuple[SecureServer, dict[str, SecureClient]]:
     """Secure sums among parties of this process, with identities made for this run only."""
     identities = {name: Identity.generate() for name in names}
     roster = Roster({name: identity.public for name, identity in identities.items()})
-    sites = {name: SecureSite(name, identity, roster) for name, identity in identities.items()}
-    signers = {name: Signer(identity, roster) for name, identity in identities.items()}
-    return SecureSums(roster, run), sites, signers
+    sites = {name: SecureClient(name, identity, roster) for name, identity in identities.items()}
+    return SecureServer(roster, run), sites
 
 
 def _nobody(direction: str, site: str, data: bytes) -> None:

@@ -22,7 +22,7 @@ from typing import Protocol as Interface
 
 from flfl.errors import FLFLError, InputError
 from flfl.secagg import Identity, Roster, SecureSumError
-from flfl.secagg.kdf import digest
+from flfl.secagg.keys import digest
 from flfl.transport.link import AT_HOME, LARGEST_MESSAGE, Heard, Message
 
 _NONCE = 16

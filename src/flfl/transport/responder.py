@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Protocol as Interface
 
 from flfl.protocol.client import Refusal
-from flfl.protocol.coordinator import ProtocolError
 from flfl.protocol.journal import JournalError
-from flfl.protocol.messages import MessageError
+from flfl.protocol.messages import ProtocolError
 from flfl.secagg import SecureSumError
 from flfl.transport.link import AT_HOME, Message, SiteLink
 
-_PUBLIC = (Refusal, ProtocolError, MessageError, SecureSumError)
+_PUBLIC = (Refusal, ProtocolError, SecureSumError)
 """Errors that follow from messages alone; the text of any other may hold a reading."""
 _TEXT = 500
 """Characters of a reason that are sent at the most."""
@@ -31,7 +30,7 @@ def told(error: Exception) -> str:
 
 
 class Answering(Interface):
-    """What answers: a :class:`~flfl.protocol.site.Site`, or one that remembers."""
+    """What answers: a :class:`~flfl.protocol.session.Site`, or one that remembers."""
 
     def receive(self, data: bytes) -> bytes:
         """Answer one question."""

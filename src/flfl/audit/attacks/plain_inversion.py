@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from flfl.paper.graph import path_laplacian
 from flfl.paper.objective import Weights
-from flfl.protocol.coordinator import Ask, Replies
+from flfl.protocol.session import Ask, Replies
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

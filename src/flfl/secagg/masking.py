@@ -1,20 +1,26 @@
-"""Masks: streams of a cipher, added to numbers modulo 2^64."""
+"""What hides: streams of a cipher added to numbers modulo 2^64, and boxes for shares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
+from flfl.codec import pack
 from flfl.errors import OutOfRangeError
+from flfl.secagg.keys import PROTOCOL, SecureSumError
 
 Words = NDArray[np.uint64]
 
 _CHUNK = 2**13
 """Numbers a step: 64 kB of sum and 64 kB of stream stay in the processor's cache."""
 _ZEROS = bytes(8 * _CHUNK)
+_NONCE = bytes(12)
+"""Every key of the secure sum encrypts one message only, so the nonce may be constant."""
 
 
 def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
@@ -50,26 +56,16 @@ def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
             (np.add if sign > 0 else np.subtract)(part, words, out=part)
 
 
-def bound(n_sites: int) -> int:
-    """The largest magnitude of one site's number, so that sums of all of them stay below 2^62.
-
-    Examples
-    --------
-    >>> bound(4) == 2**60
-    True
-    """
-    return 2**62 // n_sites
-
-
 def to_ring(values: NDArray[np.int64], n_sites: int) -> Words:
     """A fresh copy of the numbers as elements of Z_2^64.
 
     Raises
     ------
     OutOfRangeError
-        For a number beyond :func:`bound`. Nothing is clipped.
+        For a number beyond ``2^62 / n_sites``, with which a sum could wrap around. Nothing is
+        clipped.
     """
-    limit = bound(n_sites)
+    limit = 2**62 // n_sites
     # Python integers: the absolute value of -2^63 does not fit its own type.
     if values.size and max(int(values.max()), -int(values.min())) > limit:
         raise OutOfRangeError(f"a number to be summed over {n_sites} sites is beyond {limit}")
@@ -85,7 +81,20 @@ def from_ring(words: Words, n_terms: int, n_sites: int) -> NDArray[np.int64]:
         For a sum that honest terms cannot give: a mask was left in it, or a site lied.
     """
     values = words.view(np.int64)
-    limit = n_terms * bound(n_sites)
+    limit = n_terms * (2**62 // n_sites)
     if values.size and max(int(values.max()), -int(values.min())) > limit:
         raise OutOfRangeError("the sum is larger than its terms allow: it is not used")
     return values
+
+
+def sealed(key: bytes, text: bytes, *about: bytes | str | int) -> bytes:
+    """Encrypt and authenticate, bound to what the text is about. A key serves once."""
+    return ChaCha20Poly1305(key).encrypt(_NONCE, text, pack([PROTOCOL, *about]))
+
+
+def opened(key: bytes, box: bytes, problem: str, *about: bytes | str | int) -> bytes:
+    """Decrypt; refuses with ``problem`` what was changed or is about something else."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(_NONCE, box, pack([PROTOCOL, *about]))
+    except InvalidTag:
+        raise SecureSumError(problem) from None

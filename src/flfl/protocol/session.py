@@ -1,0 +1,360 @@
+"""One run, seen from both ends: a coordinator that asks a program's questions, and a site that
+answers them from its own data, with or without secure sums. Bytes come in, bytes go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol as Interface
+
+import numpy as np
+
+from flfl.protocol.messages import (
+    Answer,
+    Fixed,
+    Protocol,
+    ProtocolError,
+    Question,
+    add,
+    check_body,
+    decode,
+    encode,
+    from_fixed,
+    to_fixed,
+)
+from flfl.secagg import Asked, Outcome, SecureClient, SecureServer
+from flfl.secagg.wire import FORM as SECURE
+
+Envelope = tuple[str, bytes]
+Reply = Mapping[str, np.ndarray | float | Fixed]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a program yields: a kind of question, its body, and the one site it is for, if any."""
+
+    kind: str
+    body: Mapping[str, np.ndarray | float] = field(default_factory=dict)
+    to: str | None = None
+
+
+@dataclass(frozen=True)
+class Replies:
+    """What a program gets back.
+
+    Attributes
+    ----------
+    total : Mapping
+        Sums over the sites of the answer's summable arrays, as floats.
+    by_site : Mapping
+        The arrays that are not summed, for each site (public facts, or the paper's plain uploads).
+    sites : tuple
+        Whose answers are in the total; fewer than were asked where some dropped.
+    """
+
+    total: Mapping[str, np.ndarray]
+    by_site: Mapping[str, Mapping[str, np.ndarray]]
+    sites: tuple[str, ...] = ()
+
+
+Program = Generator[Ask, Replies, None]
+Witness = Callable[[Ask, Replies], None]
+"""Is shown each question and all that the coordinator learns from it; the audit stands here."""
+
+
+class Coordinator:
+    """Asks a program's questions and adds up the answers. It never sees a site's objects.
+
+    Parameters
+    ----------
+    program : Program
+        The algorithm's coordinator part.
+    protocol : Protocol
+        The kinds of messages it uses.
+    roster : Sequence
+        The sites, in the order in which floating-point answers are taken.
+    sizes : Mapping
+        Dimensions such as ``{"slots": N, "rank": k}``; the program may add to them as it learns
+        them.
+    run : str
+        Identifies the run in every message.
+    witness : Witness, optional
+        Sees every question with its replies, as the program does.
+    security : SecureServer, optional
+        Hides the sites' answers in their sums: then every question whose answer is nothing but
+        sums is a secure sum, and this object never holds a single site's numbers.
+
+    Attributes
+    ----------
+    sites : tuple
+        The sites that have not dropped.
+    answered : int
+        Questions that were answered so far.
+    done : bool
+        Whether the program has ended.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        protocol: Protocol,
+        roster: Sequence[str],
+        sizes: Mapping[str, int],
+        run: str = "run",
+        witness: Witness | None = None,
+        security: SecureServer | None = None,
+    ) -> None:
+        if len(set(roster)) != len(roster):
+            raise ProtocolError("a site is listed twice in the roster")
+        self.sites, self.answered, self.done = tuple(roster), 0, False
+        self._program, self._protocol, self._sizes = program, protocol, sizes
+        self._run, self._witness, self._security = run, witness, security
+        self._broken = False
+        self._ask: Ask | None = None
+        self._waiting: tuple[str, ...] = ()
+        self._answers: dict[str, Answer] = {}
+
+    def start(self) -> list[Envelope]:
+        """The first messages to send."""
+        # With secure sums keys come first; the program begins when they are exchanged.
+        return self._next(None) if self._security is None else self._security.start()
+
+    def receive(self, data: bytes) -> list[Envelope]:
+        """Take one site's answer; returns the messages to send now, if any.
+
+        Raises
+        ------
+        ProtocolError, SecureSumError
+            For a message that is malformed, from the wrong party or at the wrong time.
+        """
+        if self._security is not None and data.startswith(SECURE):
+            return self._go_on(self._security.receive(data))
+        answer = decode(Answer, data, self._protocol, self._sizes)
+        site, ask = answer.site, self._ask
+        if ask is None or (answer.run, answer.number) != (self._run, self.answered + 1):
+            raise ProtocolError(
+                f"{site}: answer {answer.number} of run {answer.run!r} is not awaited"
+            )
+        if answer.kind != ask.kind:
+            raise ProtocolError(f"{site}: answers {answer.kind!r} to {ask.kind!r}")
+        if site not in self._waiting:
+            raise ProtocolError(f"{site}: was not asked")
+        if site in self._answers:
+            raise ProtocolError(f"{site}: answers twice")
+        self._answers[site] = answer
+        return self._go_on([])
+
+    def absent(self, site: str) -> list[Envelope]:
+        """A transport says that a site is gone; returns the messages to send now, if any.
+
+        What the site has answered already counts; it is not asked again in this run.
+
+        Raises
+        ------
+        BelowThresholdError
+            When too few are left for a secure sum.
+        """
+        if site not in self.sites:
+            return []
+        self.sites = tuple(name for name in self.sites if name != site)
+        if not self.sites:
+            raise ProtocolError("all sites are gone")
+        come = [] if self._security is None else self._security.absent(site)
+        if site in self._waiting and site not in self._answers:
+            self._waiting = tuple(name for name in self._waiting if name != site)
+            if not self._waiting and self._ask is not None:
+                self._broken = True
+                raise ProtocolError(f"the site that was asked for {self._ask.kind!r} is gone")
+        return self._go_on(come)
+
+    def can_lose(self, site: str) -> bool:
+        """Whether the run could go on without a site: enough are left, and it is not one that the
+        question under way cannot do without."""
+        if site not in self.sites or len(self.sites) < 2:
+            return False
+        if self._waiting == (site,) and site not in self._answers:
+            return False
+        return self._security is None or self._security.can_lose(site)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the run is over because of an error: not a message that was refused, but the
+        program, or a sum that cannot be opened."""
+        return self._broken or (self._security is not None and self._security.phase == "failed")
+
+    def _go_on(self, come: list[Envelope] | Outcome) -> list[Envelope]:
+        """Give the program what it asked for, when all of it has come."""
+        try:
+            if isinstance(come, Outcome):
+                return self._next(self._opened(come))
+            if self._waiting and len(self._answers) == len(self._waiting):
+                return self._next(self._added())
+            if self._security is not None and self._security.phase == "ready":
+                # Either keys have just been exchanged, or a plain question is under way.
+                return come if self._ask is not None or self.done else self._next(None)
+        except Exception:
+            self._broken = True
+            raise
+        return come
+
+    def _added(self) -> Replies:
+        """The answers that came one by one."""
+        answers = [self._answers[site] for site in self._waiting]
+        schema = self._protocol[answers[0].kind].answer
+        summed = [name for name, field in schema.items() if field.type == "sum"]
+        total = {name: from_fixed(add([a.body[name] for a in answers])) for name in summed}
+        rest = {a.site: {n: v for n, v in a.body.items() if n not in summed} for a in answers}
+        return Replies(total, rest, self._waiting)
+
+    def _opened(self, outcome: Outcome) -> Replies:
+        """A secure sum as the program's arrays; only the total is known."""
+        assert self._ask is not None
+        schema = self._protocol[self._ask.kind].answer
+        if len(outcome.arrays) != len(schema):
+            raise ProtocolError(f"{self._ask.kind}: {len(outcome.arrays)} arrays came back")
+        body = dict(zip(schema, outcome.arrays, strict=True))
+        check_body(body, schema, self._sizes, self._ask.kind)
+        total = {name: from_fixed(array) for name, array in body.items()}
+        return Replies(total, {site: {} for site in outcome.sites}, outcome.sites)
+
+    def _next(self, replies: Replies | None) -> list[Envelope]:
+        """Tell the program what it asked for (None: begin it), and ask its next question."""
+        if replies is not None and self._ask is not None:
+            self.answered += 1
+            if self._witness is not None:
+                self._witness(self._ask, replies)
+        try:
+            ask = next(self._program) if replies is None else self._program.send(replies)
+        except StopIteration:
+            self._ask, self._waiting, self.done = None, (), True
+            return []
+        self._ask, self._waiting, self._answers = ask, (), {}
+        body = {name: np.asarray(value) for name, value in ask.body.items()}
+        question = Question(self._run, self.answered + 1, ask.kind, ask.to or "*", body)
+        data, exchange = encode(question, self._protocol), self._protocol[ask.kind]
+        if self._security is not None:
+            if {field.type for field in exchange.answer.values()} == {"sum"}:
+                if ask.to is not None:
+                    raise ProtocolError(f"{ask.kind}: a sum over one site hides nothing")
+                return self._security.ask(data, ask.kind, whole=exchange.cohort == "whole")
+            # Whoever dropped in a secure sum is not asked for anything else either.
+            self.sites = tuple(site for site in self.sites if site in self._security.sites)
+        self._waiting = self.sites if ask.to is None else (ask.to,)
+        if not set(self._waiting) <= set(self.sites):
+            raise ProtocolError(f"{ask.to}: is gone and cannot be asked for {ask.kind!r}")
+        return [(site, data) for site in self._waiting]
+
+
+class SiteProgram(Interface):
+    """An algorithm's part at a site: readings, latent vectors and coordinates live here."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Dimensions known so far, such as ``{"slots": N, "rank": k}``: messages must fit them."""
+
+    def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
+        """Answer one question. What the schema marks ``sum`` is put in fixed point on the way."""
+
+
+@dataclass(frozen=True)
+class SiteState:
+    """How far a site is: the run it is in, the last question it took, and the sites for which the
+    sums under way were prepared."""
+
+    run: str | None = None
+    number: int = 0
+    cohort: tuple[str, ...] = ()
+
+
+class Site:
+    """One owner's process, the trust boundary.
+
+    Parameters
+    ----------
+    name : str
+        As in the roster.
+    program : SiteProgram
+        The algorithm's part here.
+    protocol : Protocol
+        The kinds of messages it answers.
+    security : SecureClient, optional
+        Hides this site's answers in sums; then it gives no sum in the plain.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        program: SiteProgram,
+        protocol: Protocol,
+        security: SecureClient | None = None,
+    ) -> None:
+        self.name, self.program, self.state = name, program, SiteState()
+        self._protocol, self._security = protocol, security
+
+    def receive(self, data: bytes) -> bytes:
+        """Answer one encoded question, or a message of the secure sum.
+
+        Raises
+        ------
+        ProtocolError, SecureSumError
+            When the message is malformed or not allowed; nothing has changed then.
+        """
+        if not data.startswith(SECURE):
+            question = self._read(data)
+            schema = self._protocol[question.kind].answer
+            # Not even beside other fields: what is a sum never leaves this site as it is.
+            if self._security is not None and any(f.type == "sum" for f in schema.values()):
+                raise ProtocolError(
+                    f"{self.name}: {question.kind!r} is answered in secure sums only"
+                )
+            body = self._answer(question, self.state.cohort)
+            answer = Answer(question.run, question.number, question.kind, self.name, body)
+            return encode(answer, self._protocol)
+        if self._security is None:
+            raise ProtocolError(f"{self.name}: takes no part in secure sums")
+        come = self._security.receive(data)
+        return come if isinstance(come, bytes) else self._add_to(come, self._security)
+
+    def _add_to(self, asked: Asked, security: SecureClient) -> bytes:
+        """Answer the question of a secure sum."""
+        question = self._read(asked.question)
+        kind, exchange = question.kind, self._protocol[question.kind]
+        if {field.type for field in exchange.answer.values()} != {"sum"}:
+            raise ProtocolError(f"{self.name}: {kind!r} is not answered by sums")
+        cohort = asked.members if exchange.cohort == "fixes" else self.state.cohort
+        # What was computed for one cohort is not given to a smaller one.
+        if exchange.cohort == "whole" and asked.members != cohort:
+            lost = ", ".join(sorted(set(cohort) - set(asked.members)))
+            raise ProtocolError(
+                f"{self.name}: {kind!r} is for all of the sites that prepared it; {lost} left"
+            )
+        body = self._answer(question, cohort)
+        check_body(body, exchange.answer, {}, kind)
+        arrays = [body[name] for name in exchange.answer]
+        return security.mask(asked, arrays, whole=exchange.cohort == "whole")
+
+    def _read(self, data: bytes) -> Question:
+        """A question that may be answered now."""
+        question, state = decode(Question, data, self._protocol, self.program.sizes), self.state
+        if question.site not in ("*", self.name):
+            raise ProtocolError(f"{self.name}: a question for {question.site} came here")
+        if state.run not in (None, question.run):
+            raise ProtocolError(f"{self.name}: question of run {question.run!r}, not {state.run!r}")
+        if question.number <= state.number:
+            raise ProtocolError(f"{self.name}: question {question.number} is old or repeated")
+        return question
+
+    def _answer(self, question: Question, cohort: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """The program's answer, with its sums in fixed point."""
+        self.state = SiteState(question.run, question.number, cohort)
+        body = self.program.answer(question.kind, question.body)
+        schema = self._protocol[question.kind].answer
+        arrays = {}
+        for name, value in body.items():
+            if isinstance(value, Fixed):
+                arrays[name] = value.values
+            elif name in schema and schema[name].type == "sum":
+                arrays[name] = to_fixed(np.asarray(value, np.float64))
+            else:
+                arrays[name] = np.asarray(value)
+        return arrays
