@@ -3,7 +3,6 @@
 python demo.py readings|settings ENGINE|listening PORT|wait SITE|finished|compare
 """
 
-import json
 import os
 import random
 import socket
@@ -83,7 +82,7 @@ def wait(site, questions=8, seconds=600):
     """Until the site has answered so many questions."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for journal in Path(f"{site}-state/runs").glob("*/site.journal"):
+        for journal in Path(f"{site}-state/runs").glob("*/journal"):
             if journal.stat().st_size and _entries(journal) >= int(questions):
                 return
         time.sleep(0.05)
@@ -102,10 +101,12 @@ def listening(port, seconds=60):
 
 def finished(seconds=1800):
     """Until the coordinator says that the run is over, well or not."""
+    from flfl.codec import unpack
+
     until = time.monotonic() + float(seconds)
     while time.monotonic() < until:
-        for ended in Path("coordinator-state/runs").glob("*/ended.json"):
-            if why := json.loads(ended.read_bytes())["failed"]:
+        for ended in Path("coordinator-state/runs").glob("*/ended"):
+            if why := unpack(ended.read_bytes())["failed"]:
                 sys.exit(f"demo: the run failed: {why}")
             return
         time.sleep(0.2)
@@ -125,15 +126,16 @@ def _entries(path):
 def compare():
     """The owners' files against one process with all readings and all secrets."""
     import numpy as np
+    from one_process import in_one_process
 
+    from flfl.codec import unpack
     from flfl.protocol.state import network_to_arrays
-    from flfl.service.simulation import in_one_process
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))
-    with np.load(next(Path("coordinator-state/runs").glob("*/network.npz"))) as file:
-        arrays = network_to_arrays(network).items()
-        same = [all(np.array_equal(file[name], array) for name, array in arrays)]
+    public = unpack(next(Path("coordinator-state/runs").glob("*/network")).read_bytes())
+    arrays = network_to_arrays(network).items()
+    same = [all(np.array_equal(public[name], array) for name, array in arrays)]
     print(f"demo: all that became public: {_verdict(same[0])}")
     for site in SITES:
         pair = [Path(folder, f"{site}-filled.csv").read_bytes() for folder in (".", "one-process")]

@@ -1,41 +1,29 @@
-"""The protocol's tests run on every engine: a test that lets parties talk is done once on each."""
+"""The protocol's tests run on every transport of the core: once in one process, once over MQTT."""
 
 import functools
 
 import pytest
 
-import grid
-import together
 from broker import Mosquitto
+from flfl.config import BrokerSettings
 from flfl.transport import local
-from flfl.transport.mqtt.link import Broker
 
 
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory):
-    """A real broker, or a plain word that there is none."""
+    """A real broker, or a skip that says that there is none."""
     broker = Mosquitto(tmp_path_factory.mktemp("broker"))
-    yield Broker("127.0.0.1", broker.port)
+    yield BrokerSettings(host="127.0.0.1", port=broker.port, plaintext=True)
     broker.stop()
 
 
-def pytest_collection_modifyitems(items):
-    """Whole fits say little about a carrier that the protocol's own tests do not: on Flower's grid
-    they run with the slow ones."""
-    fits = ("TestEstimator", "test_it_learns", "test_early_stop", "test_hidden_readings")
-    for item in items:
-        if "[flower" in item.name and any(name in item.nodeid for name in fits):
-            item.add_marker(pytest.mark.slow)
-
-
-@pytest.fixture(params=["local", "flower", pytest.param("mqtt", marks=pytest.mark.slow)])
+@pytest.fixture(params=["local", pytest.param("mqtt", marks=pytest.mark.slow)])
 def every_engine(request, monkeypatch):
-    """Who carries the messages. Flower's grid is one of this process here; real SuperNodes are in
-    tests/service."""
-    if request.param == "flower":
-        monkeypatch.setattr(local, "run", grid.run)
+    """Who carries the messages. Flower has tests of its own, in tests/transport."""
     if request.param == "mqtt":
+        pytest.importorskip("paho.mqtt")
+        import together
+
         broker = request.getfixturevalue("mosquitto")
-        carried = functools.partial(together.run, broker=broker)
-        monkeypatch.setattr(local, "run", carried)
+        monkeypatch.setattr(local, "run", functools.partial(together.run, broker=broker))
     return request.param

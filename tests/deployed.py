@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,18 @@ from flfl.protocol.journal import Journal
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.state import network_to_arrays
 from flfl.service import home, keys, tables
-from flfl.service.coordinator import NETWORK, CoordinatorService
-from flfl.service.simulation import in_one_process
-from flfl.service.site import SiteService
-from flfl.service.sources import save_text
+from flfl.service import site as site_service
+from flfl.service.broker import connect
+from flfl.service.coordinator import JOURNAL, NETWORK, CoordinatorService, Setup
+from flfl.service.files import load, save_bytes
+from flfl.service.site import read_here, write_here
 from flfl.transport.dispatcher import Dispatcher
-from flfl.transport.mqtt.link import Link
+from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "deploy"))
+from one_process import in_one_process  # noqa: E402
 
 START, STEP = "2024-01-01", "1h"
 
@@ -59,22 +65,27 @@ def run_party(path, name, fault):
         time.time = lambda: honest() + fault[1]
     elif fault is not None:
         arm(*fault)
-    if name == "coordinator":
-        service = CoordinatorService(Path(path))
-        signal.signal(signal.SIGTERM, service.stop)
-        try:
-            sys.exit(service.serve())
-        except (FLFLError, OSError) as error:
-            sys.stderr.write(f"flfl: {error}\n")
-            sys.exit(1)
     try:
-        # Tables in this process, too: it is one of a test, and has everything loaded.
-        service = SiteService(Path(path), tables=tables.in_this_process)
-        signal.signal(signal.SIGTERM, service.stop)
-        service.serve(once=True)
+        sys.exit(coordinate(Path(path)) if name == "coordinator" else take_part(path))
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         sys.exit(1)
+
+
+def coordinate(path):
+    """As the command does."""
+    with closing(Setup.open(path)) as setup:
+        settings = setup.settings
+        with closing(connect(settings.broker, settings.network, "coordinator")) as link:
+            service = CoordinatorService(setup, link)
+            signal.signal(signal.SIGTERM, service.stop)
+            return service.serve()
+
+
+def take_part(path):
+    """As the command does, but with tables in this process: it has everything loaded."""
+    site_service._read_apart, site_service._write_apart = read_here, write_here
+    return site_service.main([path, "--once"])
 
 
 def arm(point, count):
@@ -116,7 +127,7 @@ POINTS = {
     "answer computed": (Site, "receive", "after"),
     "journal torn": (Journal, "append", "torn"),
     "journal written": (Journal, "append", "after"),
-    "answer sent": (Responder, "_send", "after"),
+    "answer sent": (Responder, "take", "after"),
     "result written": (tables, "write_result", "after"),
     "result begun": (tables, "write_result", "before"),
     "answer accepted": (Coordinator, "receive", "before"),
@@ -164,8 +175,7 @@ class Deployment:
         lines = ["persistence false"]
         if not self.tls:
             return ["allow_anonymous true", *lines]
-        shipped = Path(__file__).resolve().parent.parent / "deploy" / "acl"
-        acl.write_text(shipped.read_text())
+        acl.write_text((ROOT / "deploy" / "acl").read_text())
         return [
             f"cafile {self.keys}/authority.pem", f"certfile {self.keys}/broker.pem",
             f"keyfile {self.keys}/broker.key", "require_certificate true",
@@ -288,7 +298,7 @@ class Deployment:
 
     def taken(self):
         """How many messages the coordinator has accepted."""
-        found = list((self.folder / "coordinator-state" / "runs").glob("*/*.journal"))
+        found = list((self.folder / "coordinator-state" / "runs").glob(f"*/{JOURNAL}"))
         if not found or not found[0].stat().st_size:
             return 0
         journal = Journal(found[0])
@@ -303,8 +313,7 @@ class Deployment:
     def shared(self):
         """What the last run made public."""
         paths = (self.folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-        with np.load(max(paths, key=lambda path: path.stat().st_mtime)) as file:
-            return {name: file[name] for name in file.files}
+        return load(max(paths, key=lambda path: path.stat().st_mtime))
 
     def close(self):
         for process in self.processes.values():
@@ -318,8 +327,7 @@ class Deployment:
 def fix_secret(state):
     """Give a site the secret that the same site has in other folders: the same copies follow."""
     name = state.name.removesuffix("-state")
-    state.mkdir(parents=True, mode=0o700)
-    save_text(state / home.SECRET, hashlib.sha256(name.encode()).digest())
+    save_bytes(state / home.SECRET, hashlib.sha256(name.encode()).digest())
 
 
 def in_process(data, folder, **settings):
@@ -335,8 +343,8 @@ def check(folder, wanted):
     """A network's folder holds the public state and the files that are wanted, bit for bit."""
     arrays, files = wanted
     paths = (folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-    with np.load(max(paths, key=lambda path: path.stat().st_mtime)) as shared:
-        for name, array in arrays.items():
-            np.testing.assert_array_equal(shared[name], array)
+    shared = load(max(paths, key=lambda path: path.stat().st_mtime))
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(shared[name], array)
     for name, data in files.items():
         assert (folder / f"{name}-filled.csv").read_bytes() == data, name

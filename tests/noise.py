@@ -10,12 +10,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from flfl.protocol.messages import Answer, encode
 from flfl.protocol.schema import PROTOCOL
 from flfl.transport.link import Message
-from flfl.transport.mqtt.packets import packets
+from flfl.transport.packets import packets
 
 
 def client_of(deployment, name):
     """A plain MQTT client with a site's certificate."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv311)
     if deployment.tls:
         keys = deployment.keys
         client.tls_set(f"{keys}/authority.pem", f"{keys}/{name}.pem", f"{keys}/{name}.key")
@@ -24,10 +24,15 @@ def client_of(deployment, name):
     return client
 
 
+def one(message):
+    """The one packet of a small message."""
+    return packets(message, 2**18)[0]
+
+
 def rubbish(rng, run="test-1"):
     """One packet that nobody should act on."""
     answer = encode(Answer("run", 1, "finish", "site0", {}), PROTOCOL)
-    good = packets(Message("answer", run, {"re": "0" * 32}, answer))[0]
+    good = one(Message("answer", run, {"re": "0" * 32}, answer))
     nan = np.array([np.nan, np.inf]).tobytes()
     return rng.choice(
         [
@@ -36,11 +41,11 @@ def rubbish(rng, run="test-1"):
             good[: rng.randrange(len(good))],
             bytes(byte ^ (rng.random() < 0.02) for byte in good),
             good,
-            packets(Message("answer", run, {"re": "0" * 32}, nan))[0],
-            packets(Message("here", run))[0],
-            packets(Message("ready", "", {"call": "x", "sensors": -1, "readings": 10**12}))[0],
-            packets(Message("refused", run, {"re": "", "why": "x" * 4000}))[0],
-            packets(Message("unheard of", run, {}, rng.randbytes(5000)))[0],
+            one(Message("answer", run, {"re": "0" * 32}, nan)),
+            one(Message("here", run)),
+            one(Message("ready", "", {"call": "x", "sensors": -1, "readings": 10**12})),
+            one(Message("refused", run, {"re": "", "why": "x" * 4000})),
+            one(Message("unheard of", run, {}, rng.randbytes(5000))),
             rng.randbytes(1 << 20),
         ]
     )

@@ -30,8 +30,7 @@ def core():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", ["flower", "flower-simulation"])
-def test_flower_downgrades_nothing_that_the_core_needs(core, extra):
-    both = resolved(f".[{extra}]")
+def test_flower_downgrades_nothing_that_the_core_needs(core):
+    both = resolved(".[flower]")
     assert "flwr" in set(both) - set(core)
     assert {name: both[name] for name in core} == core

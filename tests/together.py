@@ -6,12 +6,14 @@ import threading
 import uuid
 from collections.abc import Sequence
 
+from flfl.config import BrokerSettings, DeadlineSettings
 from flfl.errors import FLFLError
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
-from flfl.transport.dispatcher import Dispatcher, Patience, RefusedBySiteError, Tap
+from flfl.transport.dispatcher import Dispatcher, RefusedBySiteError
 from flfl.transport.link import COORDINATOR
-from flfl.transport.mqtt.link import Broker, Link
+from flfl.transport.local import Tap
+from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
 
 
@@ -21,15 +23,15 @@ def run(
     traffic: Traffic,
     tap: Tap | None = None,
     *,
-    broker: Broker,
-    patience: Patience | None = None,
+    broker: BrokerSettings,
+    deadlines: DeadlineSettings | None = None,
 ) -> None:
     """As :func:`flfl.transport.local.run`, with the messages carried by a broker.
 
     What a site raises is raised here too.
     """
     network, name = f"test-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex[:8]
-    patience = patience or Patience(answer_within=60, finish_within=300)
+    deadlines = deadlines or DeadlineSettings(answer_within=60, finish_within=300)
     ended = threading.Event()
     errors: list[Exception] = []
     refusal: RefusedBySiteError | None = None
@@ -44,7 +46,7 @@ def run(
             while not ended.is_set():
                 heard = link.next(0.1)
                 if heard is not None and heard.message is not None:
-                    responder.take(heard.branch, heard.message)
+                    responder.take(heard.message)
                 responder.tick()
         except Exception as error:
             errors.append(error)
@@ -62,13 +64,12 @@ def run(
                 raise FLFLError(f"no connection to the broker: {link.problem}")
         for thread in threads:
             thread.start()
-        dispatcher = Dispatcher(coordinator, centre, name, traffic, patience, tap)
+        dispatcher = Dispatcher(coordinator, centre, name, traffic, deadlines, tap=tap)
         dispatcher.begin()
         while not coordinator.done and not ended.is_set():
             heard = centre.next(min(dispatcher.check(), 0.1))
             if heard is not None and not ended.is_set():
                 dispatcher.take(heard)
-        dispatcher.end()
     except RefusedBySiteError as error:
         # The site's own error, which tells more, may not be there yet.
         refusal = error

@@ -9,7 +9,6 @@ three sites; then a SuperLink and three SuperNodes. Nobody is killed. Takes some
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -17,9 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from flfl.service.simulation import in_one_process
+from flfl.codec import unpack
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+sys.path.insert(0, str(DEPLOY))
+from one_process import in_one_process  # noqa: E402
+
 SITES = ["north", "south", "east"]
 
 
@@ -35,8 +37,8 @@ def deployed(script: str, folder: Path) -> tuple[float, int]:
     }
     subprocess.run([str(DEPLOY / script), str(folder)], env=env, check=True)
     (run,) = (folder / "coordinator-state" / "runs").iterdir()
-    seconds = (run / "ended.json").stat().st_mtime - (run / "agreement.json").stat().st_mtime
-    return seconds, json.loads((run / "ended.json").read_bytes())["rounds"]
+    seconds = (run / "ended").stat().st_mtime - (run / "agreement").stat().st_mtime
+    return seconds, unpack((run / "ended").read_bytes())["rounds"]
 
 
 def one_process(folder: Path) -> tuple[float, int, float]:

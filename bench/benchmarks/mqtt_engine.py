@@ -24,17 +24,17 @@ import numpy as np
 import together
 from broker import Mosquitto
 from deployed import Deployment, pooled
+from flfl.config import BrokerSettings, DeadlineSettings
 from flfl.datasets.synthetic import synthesize
 from flfl.transport import local
-from flfl.transport.dispatcher import Patience
-from flfl.transport.mqtt.link import Broker, Link
+from flfl.transport.mqtt import Link
 from parties import parties
 
 
 def rounds(slots: int) -> None:
     """Seconds a round on both engines, in one run of this script; secure sums on both."""
     mosquitto = Mosquitto(Path(tempfile.mkdtemp()))
-    broker = Broker("127.0.0.1", mosquitto.port)
+    broker = BrokerSettings(host="127.0.0.1", port=mosquitto.port, plaintext=True)
     print("| sites | rounds | in-process, s a round | MQTT, s a round | ratio |")
     print("|---|---|---|---|---|")
     for n_sites in (4, 12, 36, 100):
@@ -46,7 +46,8 @@ def rounds(slots: int) -> None:
             coordinator, sites, traffic, _ = parties(*network, n_sites=n_sites, secure=True)
             where = {}
             if carry is together.run:
-                where = {"broker": broker, "patience": Patience(600, finish_within=3600)}
+                deadlines = DeadlineSettings(answer_within=600, finish_within=3600)
+                where = {"broker": broker, "deadlines": deadlines}
             start = time.perf_counter()
             carry(coordinator, sites, traffic, **where)
             seconds.append((time.perf_counter() - start) / traffic.rounds)
@@ -108,7 +109,8 @@ def idle(n_sites: int, minutes: float) -> None:
 
 def hold(port: int, names: list[str], count: Any) -> None:
     """So many idle sites."""
-    links = [Link(Broker("127.0.0.1", port), "test", name) for name in names]
+    broker = BrokerSettings(host="127.0.0.1", port=port, plaintext=True)
+    links = [Link(broker, "test", name) for name in names]
     while True:
         for link in links:
             if link.wait(60):
@@ -125,7 +127,7 @@ def memory(slots: int, effort: str) -> None:
     config.write_text(config.read_text().replace('effort = "quick"', f'effort = "{effort}"'))
     deployment.start("coordinator", "site1", "site2", "site3")
     site = subprocess.Popen(
-        [sys.executable, "-m", "flfl.service.run_site", str(folder / "site0.toml"), "--once"]
+        [sys.executable, "-m", "flfl.service.site", str(folder / "site0.toml"), "--once"]
     )
     most = 0.0
     try:

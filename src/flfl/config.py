@@ -83,7 +83,9 @@ def read_settings(kind: type[T], path: Path) -> T:
 
 def _complaint(model: type[Settings], error: ValidationError, where: str) -> InputError:
     """The first complaint of a validation, in our words."""
-    first = error.errors(include_url=False)[0]
+    # A misspelt key comes before the one that is missing because of it.
+    found = error.errors(include_url=False)
+    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
     keys, owner = _place(model, first["loc"])
     place = ": ".join(part for part in (where, ".".join(keys)) if part)
     if first["type"] == "extra_forbidden":

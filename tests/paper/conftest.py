@@ -1,5 +1,5 @@
 """The fixtures that run a test on every transport."""
 
-from carriers import every_engine, mosquitto, pytest_collection_modifyitems
+from carriers import every_engine, mosquitto
 
-__all__ = ["every_engine", "mosquitto", "pytest_collection_modifyitems"]
+__all__ = ["every_engine", "mosquitto"]

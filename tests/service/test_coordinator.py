@@ -3,7 +3,7 @@
 import pytest
 
 from flfl.service import keys
-from flfl.service.coordinator import CoordinatorService
+from flfl.service.coordinator import CoordinatorService, Setup
 from flfl.transport.link import Heard
 
 SETTINGS = """
@@ -48,10 +48,9 @@ def service(tmp_path, own_log):
     keys.write_roster(tmp_path, [])
     path = tmp_path / "coordinator.toml"
     path.write_text(SETTINGS)
-    service = CoordinatorService(path)
-    service.link = Told()
-    yield service
-    service.close()
+    setup = Setup.open(path)
+    yield CoordinatorService(setup, Told())
+    setup.close()
 
 
 def hear(service, name, **status):
@@ -78,7 +77,7 @@ def test_another_coordinator_is_noticed_and_not_answered(service, tmp_path):
     assert service.link.again == 0
 
 
-def test_a_sites_words_do_not_swell_the_status(service):
+def test_what_a_site_sends_does_not_swell_the_status(service):
     hear(service, "a", state="x" * 60_000, problem="y" * 5_000)
     row = service.status()["sites"]["a"]
     assert row["state"] == "unknown"

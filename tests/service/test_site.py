@@ -1,22 +1,31 @@
 """What a site does with what a coordinator or a broker sends it, right or not."""
 
-import json
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 
+from flfl.codec import pack
+from flfl.config import SiteSettings, read_settings
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.protocol.messages import Question, encode
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
-from flfl.service.agreement import Agreement, pack_network
+from flfl.service.agreement import Agreement, pack_network, to_bytes
+from flfl.service.files import folder_name
 from flfl.service.grid import TimeGrid
-from flfl.service.site import JOURNAL, PLAN, READINGS, WRITTEN, SiteService, TableError
-from flfl.service.sources import Snapshot, folder_name
+from flfl.service.home import Home, Snapshot
+from flfl.service.site import (
+    AGREEMENT,
+    JOURNAL,
+    WRITTEN,
+    Running,
+    SiteService,
+    TableError,
+    Tables,
+    Waiting,
+)
 from flfl.transport import local
-from flfl.transport.link import AT_HOME, Heard, Message
+from flfl.transport.link import NOT_TOLD, Heard, Message
 from parties import parties
 
 GRID = TimeGrid("2024-01-01", "1h", 150)
@@ -55,12 +64,12 @@ class Recorder:
         return [message for message in self.sent if message.kind == kind]
 
 
-def read(verb, path, folder, grid):
+def read(settings, grid):
     values = np.random.default_rng(0).normal(size=(2, grid.slots))
-    Snapshot(("a", "b"), values, None, "").save(folder / READINGS)
+    return Snapshot(("a", "b"), values, None, "")
 
 
-def broken(verb, path, folder, grid):
+def broken(settings, grid):
     raise TableError("north.csv: line 7: '12,5 secret' is no number")
 
 
@@ -68,27 +77,32 @@ def broken(verb, path, folder, grid):
 def service(tmp_path, own_log):
     made = []
 
-    def make(tables=read):
+    def make(read=read, write=None):
         path = tmp_path / "north.toml"
         path.write_text(SITE)
-        made.append(SiteService(path, tables))
-        made[-1].link = Recorder()
+        home = Home.open(read_settings(SiteSettings, path), str(path))
+        made.append(SiteService(home, Recorder(), Tables(read, write)))
         return made[-1]
 
     yield make
     for one in made:
-        one.close()
+        stop(one)
+
+
+def stop(service):
+    service.close()
+    service.home.close()
 
 
 def call(service, name):
-    data = json.dumps(asdict(GRID)).encode()
-    service._take(Heard("all", "plan", Message("call", "", {"call": name}, data)))
+    message = Message("call", "", {"call": name}, to_bytes(GRID))
+    service.take(Heard("all", "plan", message))
 
 
 def announce(service, number, called):
     agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
     message = Message("plan", agreement.run, {}, agreement.to_bytes())
-    service._take(Heard("all", "plan", message))
+    service.take(Heard("all", "plan", message))
     return message
 
 
@@ -96,7 +110,7 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     site = service(broken)
     call(site, "c1")
     assert "12,5" in site.problem
-    told = json.dumps([dict(message.about) for message in site.link.sent]) + str(site.link.said)
+    told = str([dict(message.about) for message in site.link.sent]) + str(site.link.said)
     assert "its own log says why" in told
     assert "12,5" not in told
     assert "north.csv" not in told
@@ -107,15 +121,16 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     [
         b"",
         b"[]",
-        b"{",
-        b'{"start": 1, "step": 2, "slots": 3}',
-        b'{"start": "2024-01-01", "step": "%sh", "slots": 3}' % (b"9" * 400),
-        b'{"start": "2024-01-01", "step": "999999999 months", "slots": 3}',
+        pack([]),
+        pack({"start": 1, "step": "1h", "slots": 3}),
+        pack({"start": "2024-01-01", "step": "9" * 400 + "h", "slots": 3}),
+        pack({"start": "2024-01-01", "step": "999999999 months", "slots": 3}),
+        pack({"start": "2024-01-01", "step": "1h", "slots": 3, "more": 1}),
     ],
 )
 def test_a_call_that_is_none_is_answered_with_no(service, data):
     site = service()
-    site._take(Heard("all", "plan", Message("call", "", {"call": "c"}, data)))
+    site.take(Heard("all", "plan", Message("call", "", {"call": "c"}, data)))
     assert [message.kind for message in site.link.sent] == ["unable"]
 
 
@@ -123,15 +138,14 @@ def test_news_of_an_older_run_does_not_end_the_present_one(service):
     site = service()
     call(site, "c1")
     old = announce(site, 1, "c1")
-    site._take(Heard("all", "plan", Message("ended", old.run, {"why": "it failed"})))
+    site.take(Heard("all", "plan", Message("ended", old.run, {"why": "it failed"})))
     call(site, "c2")
     new = announce(site, 2, "c2")
     for late in (old, Message("aside", old.run, {"why": "x"}), Message("ended", old.run)):
-        site._take(Heard("all", "plan", late))
-        assert site.agreement is not None
-        assert site.agreement.run == new.run
-    site._take(Heard("to", "north", Message("aside", new.run, {"why": "late"})))
-    assert site.agreement is None
+        site.take(Heard("all", "plan", late))
+        assert site.state.agreement.run == new.run
+    site.take(Heard("to", "north", Message("aside", new.run, {"why": "late"})))
+    assert site.state == Waiting()
     assert "late" in site.problem
 
 
@@ -139,12 +153,13 @@ def test_a_site_that_was_started_again_forgets_the_secrets_of_a_run_that_ended(s
     site = service()
     call(site, "c1")
     plan = announce(site, 1, "c1")
-    folder = site.config.state / "runs" / folder_name(plan.run)
+    folder = site.settings.state / "runs" / folder_name(plan.run)
     assert (folder / JOURNAL).exists()
-    site.close()
+    stop(site)
     again = service()
-    again._take(Heard("all", "plan", Message("ended", plan.run)))
-    assert {path.name for path in folder.iterdir()} == {PLAN}
+    assert isinstance(again.state, Running)
+    again.take(Heard("all", "plan", Message("ended", plan.run)))
+    assert {path.name for path in folder.iterdir()} == {AGREEMENT}
 
 
 def question(run, number, kind, **body):
@@ -156,15 +171,15 @@ def test_what_goes_wrong_with_a_question_is_told_by_code_only(service, monkeypat
     site = service()
     call(site, "c1")
     run = announce(site, 1, "c1").run
-    site._take(Heard("to", "north", question(run, 1, "publish", trial=0, start=5, stop=9)))
+    site.take(Heard("to", "north", question(run, 1, "publish", trial=0, start=5, stop=9)))
 
     def breaks(trials):
         raise ValueError("reading 12.5 at station 7")
 
-    monkeypatch.setattr(site.client.owner, "vote", breaks)
-    site._take(Heard("to", "north", question(run, 2, "vote")))
+    monkeypatch.setattr(site.state.client.owner, "vote", breaks)
+    site.take(Heard("to", "north", question(run, 2, "vote")))
     told = [message.about["why"] for message in site.link.heard("refused")]
-    assert told == ["asked for slots that are not next", AT_HOME]
+    assert told == ["asked for slots that are not next", NOT_TOLD]
     assert "12.5" in site.problem
     assert "12.5" not in str(site.link.said)
 
@@ -182,13 +197,11 @@ def finished():
 def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
     wrote = []
 
-    def tables(verb, path, folder, grid):
-        read(verb, path, folder, grid) if verb == "read" else wrote.append(folder)
-
-    site = service(tables)
+    site = service(write=lambda *arguments: wrote.append(arguments))
     for _ in range(2):
-        site._take(Heard("all", "plan", finished))
-    (folder,) = wrote
+        site.take(Heard("all", "plan", finished))
+    assert len(wrote) == 1
+    (folder,) = (site.settings.state / "runs").iterdir()
     assert {path.name for path in folder.iterdir()} == {WRITTEN}
     assert not site.link.sent
     assert site.problem == ""
@@ -198,9 +211,9 @@ def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
 def test_a_finished_run_that_is_none_is_not_joined(service, finished, at):
     site, data = service(), bytearray(finished.data)
     data[at] ^= 1
-    site._take(Heard("all", "plan", Message("ended", finished.run, {}, bytes(data))))
+    site.take(Heard("all", "plan", Message("ended", finished.run, {}, bytes(data))))
     assert site.problem
-    assert not list((site.config.state / "runs").glob("*"))
+    assert not list((site.settings.state / "runs").glob("*"))
 
 
 def test_a_coordinator_that_begins_anew_is_followed(service):
@@ -209,12 +222,12 @@ def test_a_coordinator_that_begins_anew_is_followed(service):
     announce(site, 7, "c7")
     call(site, "c1")
     first = announce(site, 1, "c1")
-    assert site.agreement.run == first.run
+    assert site.state.agreement.run == first.run
 
 
 def test_one_process_for_each_state_folder(service):
     site = service()
     with pytest.raises(InputError, match="another process"):
         service()
-    site.close()
+    stop(site)
     service()

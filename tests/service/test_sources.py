@@ -10,14 +10,14 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
-import sqlalchemy
 
 from broker import free_port
+from flfl.config import ReadingSettings
 from flfl.errors import InputError
-from flfl.service.config import ReadingSettings
+from flfl.service.files import load, save
 from flfl.service.grid import TimeGrid
-from flfl.service.sources import Snapshot
-from flfl.service.tables import snapshot
+from flfl.service.home import Snapshot
+from flfl.service.tables import read_source as snapshot
 
 GRID = TimeGrid("2024-01-01", "1h", 48)
 
@@ -47,15 +47,15 @@ def test_a_file_and_a_folder_and_what_is_kept(frame, tmp_path):
     (folder / "notes.md").write_text("not readings")
     parts = snapshot(ReadingSettings(folder=folder), GRID)
     np.testing.assert_array_equal(parts.values, whole.values)
-    parts.save(tmp_path / "kept.npz")
-    again = Snapshot.load(tmp_path / "kept.npz")
+    save(tmp_path / "kept", parts.plain())
+    again = Snapshot.of(load(tmp_path / "kept"))
     assert again.ids == ("a", "b", "c")
     np.testing.assert_array_equal(again.values, whole.values)
-    assert (tmp_path / "kept.npz").stat().st_mode & 0o777 == 0o600
-    data = (tmp_path / "kept.npz").read_bytes()
-    (tmp_path / "kept.npz").write_bytes(data[: len(data) // 2])
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600
+    data = (tmp_path / "kept").read_bytes()
+    (tmp_path / "kept").write_bytes(data[: len(data) // 2])
     with pytest.raises(InputError, match="damaged"):
-        Snapshot.load(tmp_path / "kept.npz")
+        load(tmp_path / "kept")
 
 
 def test_two_files_that_differ(frame, tmp_path):
@@ -80,14 +80,15 @@ def test_other_times_are_refused_with_a_plain_word(frame, tmp_path, shift, words
 
 
 def test_none_or_two_sources(tmp_path):
-    for settings in (ReadingSettings(), ReadingSettings(file=tmp_path, folder=tmp_path)):
+    for settings in ({}, {"file": "a", "folder": "b"}):
         with pytest.raises(InputError, match="one of file, folder and query"):
-            snapshot(settings, GRID)
+            ReadingSettings.check(settings)
     with pytest.raises(InputError, match="no file of readings"):
         snapshot(ReadingSettings(folder=tmp_path), GRID)
 
 
 def check_database(address, frame):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
     engine = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
     long_form(frame).to_sql("readings", engine, index=False)
     frame.reset_index().to_sql("wide", engine, index=False)
@@ -148,4 +149,5 @@ def postgresql(tmp_path_factory):
 
 
 def test_postgresql(frame, postgresql):
+    pytest.importorskip("psycopg")
     check_database(postgresql, frame)

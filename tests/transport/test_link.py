@@ -1,6 +1,5 @@
 """A party's connection to a real broker: who gets in, who hears what, what it survives."""
 
-import threading
 import time
 
 import pytest
@@ -10,9 +9,12 @@ from deployed import Deployment, pooled
 from flfl.errors import InputError
 from flfl.service import keys
 from flfl.transport.link import Message
-from flfl.transport.mqtt.link import Broker, Certificates, Link
-from noise import client_of
 from proxy import Proxy
+
+pytest.importorskip("paho.mqtt")
+from flfl.config import BrokerSettings
+from flfl.transport.mqtt import Link
+from noise import client_of
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +25,22 @@ def deployment(tmp_path_factory):
 
 
 def broker_for(deployment, name, **settings):
-    files = Certificates(
-        *(deployment.keys / f for f in ("authority.pem", f"{name}.pem", f"{name}.key"))
+    return tls(deployment, deployment.keys / f"{name}.pem", **settings)
+
+
+def tls(deployment, certificate, **settings):
+    return BrokerSettings(
+        host="localhost",
+        port=deployment.broker.port,
+        authority=deployment.keys / "authority.pem",
+        certificate=certificate,
+        key=certificate.with_suffix(".key"),
+        **settings,
     )
-    return Broker("localhost", deployment.broker.port, files, **settings)
+
+
+def plain(port, **settings):
+    return BrokerSettings(host="127.0.0.1", port=port, plaintext=True, **settings)
 
 
 def hears(link, kind, seconds=5.0):
@@ -44,14 +58,14 @@ def test_a_site_is_heard_by_the_coordinator_only_under_its_own_name(deployment):
     liar = Link(broker_for(deployment, "site1"), "test", "site0")
     try:
         assert all(link.wait(10) for link in (centre, honest, liar))
-        liar.send(liar.topics.from_site("site0"), Message("lie"))
-        honest.send(honest.topics.from_site("site0"), Message("truth"))
+        liar.send(liar.topics.of("from", "site0"), Message("lie"))
+        honest.send(honest.topics.of("from", "site0"), Message("truth"))
         heard = hears(centre, "truth")
         assert heard is not None
         assert heard.name == "site0"
         assert hears(centre, "lie", 1.0) is None
         # Nor does it read what is for another site.
-        centre.send(centre.topics.to_site("site0"), Message("question"))
+        centre.send(centre.topics.of("to", "site0"), Message("question"))
         assert hears(honest, "question") is not None
         assert hears(liar, "question", 1.0) is None
     finally:
@@ -64,12 +78,10 @@ def test_expired_foreign_and_revoked_certificates_do_not_get_in(deployment, tmp_
     other = tmp_path / "other"
     keys.make_authority(other, "other")
     keys.make_site(other, "site0")
-    foreign = Certificates(
-        deployment.keys / "authority.pem", other / "site0.pem", other / "site0.key"
-    )
+    foreign = tls(deployment, other / "site0.pem")
     links = [
         Link(broker_for(deployment, "late"), "test", "late"),
-        Link(Broker("localhost", deployment.broker.port, foreign), "test", "site0"),
+        Link(foreign, "test", "site0"),
     ]
     try:
         assert not any(link.wait(2.0) for link in links)
@@ -103,7 +115,7 @@ def test_a_revoked_site_is_out_and_a_renewed_one_is_in(tmp_path):
 
 
 def test_without_a_certificate_nobody_gets_in(deployment):
-    link = Link(Broker("localhost", deployment.broker.port), "test", "site0")
+    link = Link(plain(deployment.broker.port), "test", "site0")
     assert not link.wait(1.5)
     link.close()
 
@@ -113,12 +125,12 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
     client = client_of(deployment, "site0")
     try:
         assert centre.wait(10)
-        for payload in (b"rubbish", b"FLM1" + bytes(100), bytes(1_000_000), b"\xff" * 10):
+        for payload in (b"rubbish", b"\xc4" + bytes(100), bytes(1_000_000), b"\xff" * 10):
             client.publish("flfl/test/from/site0", payload, qos=1)
             client.publish("flfl/test/status/site0", payload[:99], qos=1)
         link = Link(broker_for(deployment, "site1"), "test", "site1")
         assert link.wait(10)
-        link.send(link.topics.from_site("site1"), Message("truth", data=bytes(50_000)))
+        link.send(link.topics.of("from", "site1"), Message("truth", data=bytes(50_000)))
         assert hears(centre, "truth") is not None
         assert centre.dropped["unreadable"] >= 6
         link.close()
@@ -130,20 +142,21 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
 
 def test_a_party_that_floods_is_cut_off_and_the_others_are_heard(tmp_path):
     mosquitto = Mosquitto(tmp_path)
-    at = {"host": "127.0.0.1", "port": mosquitto.port}
-    centre = Link(Broker(**at, largest=100_000), "n", "coordinator")
-    loud, quiet = (Link(Broker(**at), "n", name) for name in ("loud", "quiet"))
+    centre = Link(plain(mosquitto.port, largest=100_000), "n", "coordinator")
+    loud, quiet = (Link(plain(mosquitto.port), "n", name) for name in ("loud", "quiet"))
     try:
         assert all(link.wait(10) for link in (centre, loud, quiet))
         for number in range(20):
-            loud.send(loud.topics.from_site("loud"), Message("x", "", {"n": number}, bytes(50_000)))
-        quiet.send(quiet.topics.from_site("quiet"), Message("truth"))
+            loud.send(
+                loud.topics.of("from", "loud"), Message("x", "", {"n": number}, bytes(50_000))
+            )
+        quiet.send(quiet.topics.of("from", "quiet"), Message("truth"))
         until = time.monotonic() + 10
         while centre.dropped["unreadable"] < 13 and time.monotonic() < until:
             time.sleep(0.05)
         assert centre.dropped["unreadable"] == 13
         assert hears(centre, "truth") is not None
-        loud.send(loud.topics.from_site("loud"), Message("again"))
+        loud.send(loud.topics.of("from", "loud"), Message("again"))
         assert hears(centre, "again") is not None
     finally:
         for link in (centre, loud, quiet):
@@ -154,8 +167,8 @@ def test_a_party_that_floods_is_cut_off_and_the_others_are_heard(tmp_path):
 def test_the_last_will_tells_and_what_is_retained_is_found_later(tmp_path):
     mosquitto = Mosquitto(tmp_path)
     proxy = Proxy(mosquitto.port)
-    centre = Link(Broker("127.0.0.1", mosquitto.port, piece=1000), "n", "coordinator")
-    site = Link(Broker("127.0.0.1", proxy.port, keepalive=2), "n", "site0")
+    centre = Link(plain(mosquitto.port, piece=1024), "n", "coordinator")
+    site = Link(plain(proxy.port, keepalive=2), "n", "site0")
     try:
         assert centre.wait(10)
         assert site.wait(10)
@@ -167,55 +180,15 @@ def test_the_last_will_tells_and_what_is_retained_is_found_later(tmp_path):
             if heard is not None and heard.branch == "status":
                 states.append(heard.status["state"])
         assert "gone" in states
-        question = Message("shared", "run", {}, bytes(5000))
-        centre.send(centre.topics.everyone("shared"), question, retain=True)
-        late = Link(Broker("127.0.0.1", mosquitto.port), "n", "site1")
-        found = hears(late, "shared")
+        plan = Message("plan", "run", {}, bytes(5000))
+        centre.announce(plan)
+        late = Link(plain(mosquitto.port), "n", "site1")
+        found = hears(late, "plan")
         assert found is not None
-        assert found.message == question
+        assert found.message == plan
         late.close()
     finally:
         site.close()
         centre.close()
         proxy.close()
         mosquitto.stop()
-
-
-def test_an_old_broker_is_spoken_to_in_3_1_1(tmp_path):
-    """A broker that knows no MQTT 5 says so; here a proxy says it in the broker's place."""
-    mosquitto = Mosquitto(tmp_path)
-    old = OldBroker(mosquitto.port)
-    link = Link(Broker("127.0.0.1", old.port), "n", "site0")
-    centre = Link(Broker("127.0.0.1", mosquitto.port), "n", "coordinator")
-    try:
-        assert centre.wait(10)
-        assert link.wait(15)
-        link.send(link.topics.from_site("site0"), Message("truth"))
-        assert hears(centre, "truth") is not None
-        assert old.versions[0] == 5
-        assert old.versions[-1] == 4
-    finally:
-        link.close()
-        centre.close()
-        mosquitto.stop()
-
-
-class OldBroker(Proxy):
-    """Refuses MQTT 5 as a broker of 3.1.1 does, and carries everything else."""
-
-    def __init__(self, target):
-        self.versions = []
-        super().__init__(target)
-
-    def _carry(self, source, sink, direction):
-        if direction == "up":
-            hello = source.recv(4096)
-            version = hello[hello.index(b"MQTT") + 4]
-            self.versions.append(version)
-            if version == 5:
-                source.sendall(b"\x20\x03\x00\x84\x00")
-                threading.Event().wait(0.2)
-                source.close()
-                return
-            sink.sendall(hello)
-        super()._carry(source, sink, direction)

@@ -1,1 +1,1 @@
-"""FLFL for Flower. All it does is in the package ``flfl`` that each party has installed."""
+"""FLFL for Flower. What the two apps call is the package ``flfl`` that each party has installed."""

@@ -1,5 +1,37 @@
-"""What Flower starts beside the SuperLink."""
+"""What Flower starts beside the SuperLink: it carries one run, from the coordinator's settings."""
 
-from flfl.service.flower import server as app
+from contextlib import closing
+from pathlib import Path
 
-__all__ = ["app"]
+from flfl.errors import FLFLError, InputError
+from flfl.service.coordinator import CoordinatorService, Setup
+from flfl.transport.flower import GridLink, server_app
+
+BUSY = 600.0
+"""Seconds to wait for an earlier process of the coordinator: one that was thought lost."""
+
+
+def serve(run_config, grid):
+    """Carry one run; an error makes Flower show the reason."""
+    given = str(run_config.get("coordinator", ""))
+    if not given:
+        raise InputError(
+            "the run does not know its coordinator",
+            where="--run-config",
+            remedy="Start it with --run-config 'coordinator=\"/path/of/coordinator.toml\"'",
+        )
+    with closing(Setup.open(Path(given).expanduser(), BUSY)) as setup:
+        if setup.settings.run.every:
+            raise InputError(
+                "a Flower run is one run",
+                where=f"{given}: run.every",
+                remedy="Leave it out, and start `flwr run` as often as you like",
+            )
+        with closing(GridLink(grid, setup.settings.network, setup.roster)) as link:
+            service = CoordinatorService(setup, link)
+            if service.serve():
+                problem = service.problem or "the run did not finish; start it again to go on"
+                raise FLFLError(problem)
+
+
+app = server_app(serve)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from flfl.service.coordinator import CoordinatorService
+from flfl.service.broker import connect
+from flfl.service.coordinator import CoordinatorService, Setup
+from flfl.transport.link import COORDINATOR
 
 
 @click.command()
@@ -22,7 +25,11 @@ def coordinator(config: Path) -> None:
     Example:
       flfl coordinator coordinator.toml
     """
-    service = CoordinatorService(config)
-    signal.signal(signal.SIGTERM, service.stop)
-    signal.signal(signal.SIGINT, service.stop)
-    raise click.exceptions.Exit(service.serve())
+    with (
+        closing(Setup.open(config)) as setup,
+        closing(connect(setup.settings.broker, setup.settings.network, COORDINATOR)) as link,
+    ):
+        service = CoordinatorService(setup, link)
+        signal.signal(signal.SIGTERM, service.stop)
+        signal.signal(signal.SIGINT, service.stop)
+        raise click.exceptions.Exit(service.serve())

@@ -23,6 +23,8 @@ def site(config: Path, once: bool) -> None:
     Example:
       flfl site north.toml
     """
-    # A site waits for months: it goes on without all that the command line has loaded.
-    arguments = [sys.executable, "-m", "flfl.service.run_site", str(config)]
-    os.execv(sys.executable, arguments + ["--once"] * once)
+    # A site waits for months: it goes on without all that the command line has loaded, and large
+    # arrays go back to the system when they are freed (variables of glibc).
+    command = [sys.executable, "-m", "flfl.service.site", str(config), *["--once"] * once]
+    lean = {"MALLOC_MMAP_THRESHOLD_": str(2**17), "MALLOC_ARENA_MAX": "1"}
+    os.execve(sys.executable, command, {**os.environ, **lean})

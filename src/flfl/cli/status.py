@@ -8,7 +8,7 @@ import click
 
 from flfl.cli.options import json_option
 from flfl.cli.output import print_json, print_table
-from flfl.service.status import network_status
+from flfl.service.broker import network_status
 
 
 @click.command()

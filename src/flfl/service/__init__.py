@@ -1,6 +1,4 @@
-"""Real parties on real machines: what ``flfl coordinator``, ``site``, ``keys`` and ``status`` do.
+"""Runs between machines: a coordinator and sites as long-running processes.
 
-``config`` reads what operators wrote, ``keys`` makes certificates and identities, ``agreement`` is
-what all parties of a run agree on, ``grid`` and ``sources`` bring an owner's readings onto the
-common times, ``coordinator`` and ``site`` are the two services.
+An owner reads its own source, answers questions and writes its own result; nothing else leaves it.
 """

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar
 
-from flfl.errors import FLFLError
-from flfl.protocol.messages import Question, decode, encode
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from flfl.codec import CodecError, pack, unpack
+from flfl.config import Terms
+from flfl.errors import FLFLError, InputError
 from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
-from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.state import network_from_arrays, network_to_arrays
-from flfl.service.config import Terms
 from flfl.service.grid import TimeGrid
 
+T = TypeVar("T")
+Geography = Literal["", "latlon", "metric"]
 _MOST_ROUNDS, _MOST_FACTORS = 100, 1000
 """More than anybody needs: an owner's machine does not work without end for others."""
+_NETWORK = {"head": "i8", "numbers": "i8", "arrays": "f8"}
+"""Arrays of a network's public state."""
 
 
 class AgreementError(FLFLError):
@@ -35,7 +37,7 @@ class Agreement:
     ----------
     call : the question "who can take part?" that came before
     roster : hash of the list of sites, or empty without secure sums
-    geography : ``latlon``, ``metric`` or empty; centre : of the map, in radians
+    geography : of the map, empty without one; centre : of the map, in radians
     """
 
     network: str
@@ -46,12 +48,16 @@ class Agreement:
     secure: bool
     roster: str
     sites: tuple[str, ...]
-    geography: str = ""
+    geography: Geography = ""
     centre: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.centre).all():
+            raise InputError("the map's centre is not finite")
 
     def to_bytes(self) -> bytes:
         """As it is sent and hashed."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        return to_bytes(self)
 
     @property
     def run(self) -> str:
@@ -62,89 +68,37 @@ class Agreement:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Agreement:
-        """From what was received.
-
-        Raises
-        ------
-        AgreementError
-            When it is not an agreement.
-        """
-        try:
-            given = json.loads(data)
-            grid, plan = grid_from(given["grid"]), _plan(given["plan"])
-            rest = {k: v for k, v in given.items() if k not in ("grid", "plan", "sites", "centre")}
-            agreement = cls(
-                **rest,
-                grid=grid,
-                plan=plan,
-                sites=tuple(str(name) for name in given["sites"]),
-                centre=(float(given["centre"][0]), float(given["centre"][1])),
-            )
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-            raise AgreementError(f"what was announced is no run: {error}") from None
-        for part in (agreement, grid, plan):
-            _check_types(part)
-        if agreement.to_bytes() != json.dumps(given, sort_keys=True).encode():
-            raise AgreementError("what was announced is no run: it reads differently")
-        return agreement
+        """From what was received; an :class:`AgreementError` when it is not an agreement."""
+        return from_bytes(cls, data)
 
 
-def grid_from(given: Any) -> TimeGrid:
-    """The times that somebody announced.
+def to_bytes(value: Any) -> bytes:
+    """The byte form of an agreement or of a grid."""
+    return pack(_lists(asdict(value)))
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _lists(item) for name, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def from_bytes(kind: type[T], data: bytes) -> T:
+    """An agreement or a grid from what was received.
 
     Raises
     ------
     AgreementError
-        When they are none.
+        When it is none.
     """
     try:
-        start, step, slots = given["start"], given["step"], given["slots"]
-        if (type(start), type(step), type(slots)) != (str, str, int) or len(given) != 3:
-            raise AgreementError("the times that were announced are none")
-        return TimeGrid(start, step, slots)
-    except (TypeError, KeyError, OverflowError):
-        raise AgreementError("the times that were announced are none") from None
-
-
-def _check_types(part: Any) -> None:
-    for name, hint in get_type_hints(type(part)).items():
-        if not _is_a(getattr(part, name), hint):
-            raise AgreementError(f"what was announced is no run: {name} is not what it must be")
-
-
-def _is_a(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; whole numbers are numbers too, infinity is none.
-
-    Examples
-    --------
-    >>> _is_a(1, float | None), _is_a("1", float), _is_a(True, int)
-    (True, False, False)
-    >>> _is_a((1.0, 2.0), tuple[float, float]), _is_a(("a",), tuple[str, ...])
-    (True, True)
-    """
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in inner
-    if origin in (Union, UnionType):
-        return any(_is_a(value, one) for one in inner)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        wanted = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        return len(wanted) == len(value) and all(map(_is_a, value, wanted))
-    if hint is float:
-        number = isinstance(value, float) or type(value) is int
-        return number and abs(value) <= sys.float_info.max
-    return value is None if hint is NoneType else type(value) is hint
-
-
-def _plan(given: Mapping[str, Any]) -> Plan:
-    box = given["box"]
-    return Plan(**{**given, "box": None if box is None else _tuples(box)})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+        value = TypeAdapter(kind).validate_python(unpack(data))
+    except (CodecError, ValidationError, OverflowError) as error:
+        raise AgreementError(f"what was announced cannot be used: {error}"[:500]) from None
+    # A text that reads as a number, a number that reads as true: none of them is taken for another.
+    if to_bytes(value) != data:
+        raise AgreementError("what was announced cannot be used: its parts have other types")
+    return value
 
 
 def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
@@ -168,25 +122,18 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
 
 def pack_network(agreement: Agreement, network: Network) -> bytes:
     """A finished run as it is published: what was agreed, and all that became public."""
-    head = agreement.to_bytes()
-    question = Question(agreement.run, 1, "resume", "*", network_to_arrays(network))
-    return len(head).to_bytes(4) + head + encode(question, PROTOCOL)
+    return pack([agreement.to_bytes(), network_to_arrays(network)])
 
 
 def unpack_network(data: bytes) -> tuple[Agreement, Network]:
-    """The finished run back.
-
-    Raises
-    ------
-    FLFLError
-        For anything else.
-    """
-    stop = 4 + int.from_bytes(data[:4])
-    agreement = Agreement.from_bytes(data[4:stop])
+    """The finished run back; an :class:`AgreementError` for anything else."""
     try:
-        body = decode(Question, data[stop:], PROTOCOL, {}).body
-        network = network_from_arrays(body, agreement.plan)
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        agreed, arrays = unpack(data)
+        agreement = Agreement.from_bytes(agreed)
+        if {name: array.dtype for name, array in arrays.items()} != _NETWORK:
+            raise AgreementError("what was published is no finished run")
+        network = network_from_arrays(arrays, agreement.plan)
+    except (ValueError, TypeError, AttributeError):
         raise AgreementError("what was published is no finished run") from None
     if network.n_slots != agreement.grid.slots:
         raise AgreementError("what was published is no finished run")

@@ -1,19 +1,24 @@
-"""A party's link over the broker that its settings name."""
+"""A party's link over the broker that its settings name, and the status that the broker keeps."""
 
 from __future__ import annotations
 
 import logging
+import time
+from pathlib import Path
+from typing import Any
 
-from flfl.errors import InputError
-from flfl.service.config import BrokerSettings
+from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
+from flfl.errors import FLFLError, InputError
 from flfl.service.keys import check_certificate, check_private
-from flfl.transport.mqtt.link import Broker, Certificates, Link
-from flfl.transport.mqtt.packets import SMALLEST_PIECE
+from flfl.transport.link import COORDINATOR
+from flfl.transport.mqtt import Link
 
 _LOG = logging.getLogger("flfl.broker")
 
 
-def by_broker(settings: BrokerSettings | None, network: str, name: str, where: str) -> Link:
+def connect(
+    settings: BrokerSettings | None, network: str, name: str, *, observer: bool = False
+) -> Link:
     """Connect a party to its broker; all that can be checked before is checked.
 
     Raises
@@ -21,60 +26,44 @@ def by_broker(settings: BrokerSettings | None, network: str, name: str, where: s
     InputError
         For settings or files with which no connection can be made.
     """
-    broker = broker_of(settings, where)
-    if broker.certificates is None:
-        _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
-    else:
-        if warning := check_certificate(broker.certificates.certificate, name):
-            _LOG.warning("%s", warning)
-        check_private(broker.certificates.key)
-    return Link(broker, network, name)
-
-
-def broker_of(settings: BrokerSettings | None, where: str) -> Broker:
-    """The broker; in the plain only where that was asked for."""
     if settings is None:
         raise InputError(
-            "'broker' is missing",
-            where=where,
+            "this setting is missing",
+            where="broker",
             remedy="Add [broker] with host; a site under Flower needs none and is started by flwr",
         )
-    files = (settings.authority, settings.certificate, settings.key)
-    certificates = None
-    if not settings.plaintext:
-        if any(path is None for path in files):
-            raise InputError(
-                "TLS needs authority, certificate and key",
-                where=f"{where}: [broker]",
-                remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
-            )
-        certificates = Certificates(*files)  # type: ignore[arg-type]
-    _check_broker(settings, where)
-    return Broker(
-        settings.host,
-        settings.port,
-        certificates,
-        settings.protocol,
-        settings.keepalive,
-        settings.piece,
-        settings.largest,
-        settings.compress,
-    )
+    if settings.certificate is None or settings.key is None:
+        _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
+    elif not observer:
+        if warning := check_certificate(settings.certificate, name):
+            _LOG.warning("%s", warning)
+        check_private(settings.key)
+    return Link(settings, network, name, observer=observer)
 
 
-def _check_broker(settings: BrokerSettings, where: str) -> None:
-    limits = {
-        "port": (1, 65535),
-        "protocol": (0, 5),
-        "keepalive": (1, 65535),
-        "piece": (SMALLEST_PIECE, 2**28),
-        "largest": (SMALLEST_PIECE, 2**30),
-    }
-    for name, (least, most) in limits.items():
-        value = getattr(settings, name)
-        if not least <= value <= most or (name == "protocol" and value not in (0, 3, 5)):
-            raise InputError(
-                f"{name} is {value}",
-                where=f"{where}: [broker]",
-                remedy="Give 0, 3 or 5" if name == "protocol" else f"Give {least} to {most}",
-            )
+def network_status(path: Path, within: float) -> dict[str, Any]:
+    """The coordinator's last status; ``path`` is any party's settings.
+
+    Raises
+    ------
+    FLFLError
+        When the broker cannot be reached, or has no status.
+    """
+    settings: SiteSettings | CoordinatorSettings
+    if "readings" in read_toml(path):
+        settings = read_settings(SiteSettings, path)
+        name = settings.name
+    else:
+        settings, name = read_settings(CoordinatorSettings, path), COORDINATOR
+    link = connect(settings.broker, settings.network, name, observer=True)
+    until = time.monotonic() + within
+    try:
+        if not link.wait(within):
+            raise FLFLError(f"the broker cannot be reached: {link.problem or 'no answer'}")
+        while (left := until - time.monotonic()) > 0:
+            heard = link.next(left)
+            if heard is not None and heard.branch == "status":
+                return dict(heard.status)
+        raise FLFLError("the coordinator of this network was never here")
+    finally:
+        link.close()

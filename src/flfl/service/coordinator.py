@@ -1,18 +1,25 @@
-"""``flfl coordinator``: calls the sites together, carries the run, and never sees a series."""
+"""``flfl coordinator``: calls the sites together, carries the run, and never sees a series.
+
+It is ``Resting``, ``Gathering`` sites for a run, or ``Running`` one. Its state folder holds::
+
+    state           number of the last run, its name, and the name of the last that went well
+    runs/RUN/       agreement, journal, earlier (the public state that the run adds slots to);
+                    in the end: network (all that became public), ended
+"""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from threadpoolctl import threadpool_limits
 
+from flfl.config import CoordinatorSettings, read_settings
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.plan import Plan
@@ -22,30 +29,94 @@ from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator
 from flfl.protocol.state import network_from_arrays, network_to_arrays
 from flfl.protocol.traffic import Traffic
-from flfl.secagg import SecureServer
-from flfl.service.agreement import Agreement, pack_network
-from flfl.service.broker import by_broker
-from flfl.service.config import (
-    CoordinatorConfig,
-    RunSettings,
-    check_coordinator,
-    patience_of,
-    read_config,
-)
+from flfl.secagg import Roster, SecureServer
+from flfl.service import files
+from flfl.service.agreement import Agreement, pack_network, to_bytes
+from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
-from flfl.service.hold import hold
 from flfl.service.keys import load_roster
 from flfl.service.logs import Metrics, start_logging
-from flfl.service.place import Place, place_of
-from flfl.service.sources import folder_name, load_arrays, save_arrays, save_text
+from flfl.service.plan import Place, place_of, plan_of
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Heard, Message
 
 _LOG = logging.getLogger("flfl.coordinator")
-AGREEMENT, ENDED, JOURNAL = "agreement.json", "ended.json", "coordinator.journal"
-NETWORK, EARLIER = "network.npz", "earlier.npz"
+STATE, AGREEMENT, JOURNAL = "state", "agreement", "journal"
+EARLIER, NETWORK, ENDED = "earlier", "network", "ended"
 _STATUS_SECONDS = 2.0
-_STATES = ("here", "left", "gone", "never seen")
+_PRESENCE = ("here", "left", "gone", "never seen")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A coordinator's settings and what follows from them, held by one process at a time."""
+
+    settings: CoordinatorSettings
+    roster: Roster
+    grid: TimeGrid
+    place: Place
+    plan: Plan
+    quorum: int
+    _lock: IO[bytes]
+
+    @classmethod
+    def open(cls, path: Path, patience: float = 0.0) -> Setup:
+        """From a file of settings, or wait ``patience`` seconds for another process to end.
+
+        Raises
+        ------
+        InputError
+            For settings with which no run can go well.
+        """
+        settings = read_settings(CoordinatorSettings, path)
+        start_logging(settings.report, COORDINATOR)
+        roster, quorum = load_roster(settings.sites.roster), settings.sites.quorum
+        if quorum > len(roster.names):
+            raise InputError(
+                f"quorum is {quorum}, and the roster lists {len(roster.names)} sites",
+                where=f"{path}: sites.quorum",
+                remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
+            )
+        grid = TimeGrid(settings.grid.start, settings.grid.step, settings.grid.slots)
+        place = place_of(settings.map)
+        plan = plan_of(settings.run, grid, place)
+        quorum = max(quorum, roster.threshold if settings.run.secure else 1)
+        return cls(
+            settings, roster, grid, place, plan, quorum, files.lock(settings.state, patience)
+        )
+
+    def close(self) -> None:
+        """Let another process have the state folder."""
+        self._lock.close()
+
+
+@dataclass(frozen=True)
+class Resting:
+    """Between runs."""
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Sites are asked who can take part."""
+
+    call: str
+    ready: frozenset[str] = frozenset()
+    unable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run is under way; ``done`` are the sites that have written their results."""
+
+    agreement: Agreement
+    coordination: Coordination
+    journal: DurableCoordinator
+    dispatcher: Dispatcher
+    done: frozenset[str] = frozenset()
+
+    def announcement(self) -> Message:
+        """The run as it is announced."""
+        return Message("plan", self.agreement.run, {}, self.agreement.to_bytes())
 
 
 class CoordinatorService:
@@ -53,64 +124,34 @@ class CoordinatorService:
 
     Parameters
     ----------
-    path : of the settings
-    patience : seconds to wait for another process that is at work with the state folder
+    setup : its settings, and what follows from them
+    link : to the sites
     """
 
-    def __init__(self, path: Path, patience: float = 0.0) -> None:
-        self.path, self.config = path, read_config(path, CoordinatorConfig)
-        config = self.config
-        start_logging(config.report, COORDINATOR)
-        self.roster = load_roster(config.sites.roster)
-        check_coordinator(config, len(self.roster.names), str(path))
-        self.grid = TimeGrid(config.grid.start, config.grid.step, config.grid.slots)
-        self.place = place_of(config.map)
-        self.plan = plan_of(config.run, self.grid, self.place, str(path))
-        self.quorum = max(config.sites.quorum, self.roster.threshold if config.run.secure else 1)
-        self.here: dict[str, Mapping[str, Any]] = {}
-        self.ready: set[str] = set()
-        self.unable: dict[str, str] = {}
-        self.done: set[str] = set()
-        self.problem = ""
-        self.stopping = False
-        self.dispatcher: Dispatcher | None = None
-        self.agreement: Agreement | None = None
-        self.link: CoordinatorLink | None = None
-        self._durable: DurableCoordinator | None = None
-        self._round = 0
+    def __init__(self, setup: Setup, link: CoordinatorLink) -> None:
+        self.setup, self.settings, self.link = setup, setup.settings, link
+        self.state: Resting | Gathering | Running = Resting()
+        self.present: dict[str, dict[str, str]] = {}
+        self.problem, self.stopping = "", False
+        self._round = self._runs = 0
         self._told, self._said = 0.0, dict[str, Any]()
-        self._runs = 0
-        self._folder_lock = hold(config.state, patience)
-        self.metrics = Metrics(config.report, COORDINATOR, self._figures)
+        self.metrics = Metrics(self.settings.report, COORDINATOR, self._figures)
 
     # --- the service -------------------------------------------------------------------------
 
-    def serve(self, link: CoordinatorLink | None = None) -> int:
-        """Run once, or again and again; returns 0 when the last run went well.
-
-        ``link`` goes to the sites; without it the settings' broker does.
-        """
+    def serve(self) -> int:
+        """Run once, or again and again; returns 0 when the last run went well."""
         try:
-            self.link = link or by_broker(
-                self.config.broker, self.config.network, COORDINATOR, str(self.path)
-            )
             with threadpool_limits(limits=1):
                 while not self.stopping:
                     well = self._one_run()
-                    if not self.config.run.every or self.stopping:
+                    if not self.settings.run.every or self.stopping:
                         return 0 if well else 1
-                    self._rest(self.config.run.every)
+                    self._rest(self.settings.run.every)
+            return 0
         finally:
-            if self.link is not None:
-                self._tell(force=True)
-                self.link.close()
-            self.close()
-        return 0
-
-    def close(self) -> None:
-        """Let go of what this process holds."""
-        self.metrics.close()
-        self._folder_lock.close()
+            self._tell(force=True)
+            self.metrics.close()
 
     def stop(self, *_: Any) -> None:
         """End soon; the run goes on at the next start."""
@@ -120,19 +161,27 @@ class CoordinatorService:
         agreement = self._interrupted() or self._gather()
         if agreement is None:
             return False
+        running = self._begin(agreement)
+        self.state, why, published = running, "", b""
         try:
-            ran = self._run(agreement)
+            network = self._run(running)
         except JournalError:
             # The disk is full, say: the run goes on when the service is started again.
             raise
         except FLFLError as error:
-            self.problem = str(error)
+            self.problem = why = str(error)
             _LOG.error("run %s failed: %s", agreement.run, error)
-            self._end(agreement, str(error))
-            return False
-        if ran:
-            self._end(agreement, "")
-        return ran
+        else:
+            if network is None:
+                return False
+            save(self._folder(agreement.run) / NETWORK, network_to_arrays(network))
+            published = pack_network(agreement, network)
+            self._runs += 1
+            self._wait_for_results()
+        finally:
+            running.journal.close()
+        self._end(running, why, published)
+        return not why
 
     def _rest(self, seconds: float) -> None:
         """Until the next run is due."""
@@ -141,315 +190,266 @@ class CoordinatorService:
             self._hear(min(1.0, left))
 
     def _hear(self, seconds: float) -> Heard | None:
-        """The next message; what is about presence is taken here."""
-        assert self.link is not None
+        """The next message; what is about sites, not about questions, is taken here."""
         self._tell()
         heard = self.link.next(seconds)
         if heard is None:
             return None
+        if heard.branch == "link" and isinstance(self.state, Running):
+            self.link.announce(self.state.announcement())
         if heard.branch == "status":
-            self._present(heard.name, heard.status)
-        message = heard.message
-        if heard.branch == "from" and message is not None:
-            if heard.name not in self.roster.keys:
+            self._is_present(heard.name, {key: str(heard.status[key]) for key in heard.status})
+        if heard.branch == "from" and heard.message is not None:
+            if heard.name not in self.setup.roster.keys:
                 self.link.dropped["not in the roster"] += 1
                 return None
-            self._facts(heard.name, message)
+            self._take(heard.name, heard.message)
         return heard
 
-    def _present(self, name: str, status: Mapping[str, Any]) -> None:
-        """Somebody is here or gone. The broker tells late of a connection that was lost: by then
-        the party may be here with another one."""
-        assert self.link is not None
-        boot, state, known = status.get("boot"), status.get("state"), self.here.get(name, {})
+    def _is_present(self, name: str, status: dict[str, str]) -> None:
+        """A party is here or gone. The broker tells late of a connection that was lost: by then the
+        party may be here with another one."""
+        boot, state, known = status.get("boot"), status.get("state"), self.present.get(name, {})
         if name == COORDINATOR and state != "here":
             self.link.say_again()
         elif name == COORDINATOR and boot != self.link.boot:
             _LOG.warning("another coordinator is, or just was, at work in this network")
         late = state == "gone" and known.get("state") == "here" and known.get("boot") != boot
-        if name in self.roster.keys and not late:
-            self.here[name] = status
+        if name in self.setup.roster.keys and not late:
+            self.present[name] = status
 
-    def _facts(self, site: str, message: Message) -> None:
-        call = str(message.about.get("call", ""))
-        if message.kind == "ready" and call == self._call:
-            self.unable.pop(site, None)
-            self.ready.add(site)
-        elif message.kind == "unable" and call == self._call:
-            self.ready.discard(site)
-            self.unable[site] = str(message.about.get("why", ""))
-            _LOG.warning("%s cannot take part: %s", site, self.unable[site])
-        elif message.kind == "done" and message.run == self._run_name:
-            self.done.add(site)
-
-    _call, _published = "", b""
-
-    @property
-    def _run_name(self) -> str | None:
-        return None if self.agreement is None else self.agreement.run
+    def _take(self, site: str, message: Message) -> None:
+        state, about = self.state, message.about
+        if isinstance(state, Gathering) and about.get("call") == state.call:
+            unable = {name: why for name, why in state.unable.items() if name != site}
+            if message.kind == "ready":
+                self.state = replace(state, ready=state.ready | {site}, unable=unable)
+            elif message.kind == "unable":
+                unable[site] = str(about.get("why", ""))
+                self.state = replace(state, ready=state.ready - {site}, unable=unable)
+                _LOG.warning("%s cannot take part: %s", site, unable[site])
+        if isinstance(state, Running) and (message.kind, message.run) == (
+            "done", state.agreement.run,
+        ):  # fmt: skip
+            self.state = replace(state, done=state.done | {site})
 
     # --- before a run ------------------------------------------------------------------------
 
-    def _state_file(self) -> Path:
-        return self.config.state / "state.json"
+    def _saved(self) -> dict[str, Any]:
+        before = load(self.settings.state / STATE)
+        return {"number": 0, "run": "", "finished": ""} if before is None else dict(before)
 
-    def _state(self) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self._state_file().read_bytes()))
-        except FileNotFoundError:
-            return {"number": 0, "run": "", "finished": ""}
-        except (OSError, ValueError):
-            raise InputError(
-                "the coordinator's state is damaged",
-                where=str(self._state_file()),
-                remedy="Restore it, or move the state folder away to begin anew",
-            ) from None
+    def _save(self, **changes: str | int) -> None:
+        save(self.settings.state / STATE, {**self._saved(), **changes})
+
+    def _folder(self, run: str) -> Path:
+        return self.settings.state / "runs" / folder_name(run)
 
     def _interrupted(self) -> Agreement | None:
         """The run that was under way when the last process ended."""
-        run = self._state()["run"]
-        folder = self._folder(run)
-        if not run or (folder / ENDED).exists() or not (folder / AGREEMENT).exists():
+        folder = self._folder(self._saved()["run"])
+        if (folder / ENDED).exists() or not (folder / AGREEMENT).exists():
             return None
         agreement = Agreement.from_bytes((folder / AGREEMENT).read_bytes())
         _LOG.info("going on with run %s", agreement.run)
         return agreement
 
-    def _folder(self, run: str) -> Path:
-        return self.config.state / "runs" / folder_name(run)
-
     def _gather(self) -> Agreement | None:
         """Ask who can take part, until all can or the time is up."""
-        assert self.link is not None
-        limit = self.config.deadlines.gather_within
-        self._call, self.ready, self.unable, self.done = uuid.uuid4().hex[:16], set(), {}, set()
-        call = Message("call", "", {"call": self._call}, json.dumps(asdict(self.grid)).encode())
+        limit, names = self.settings.deadlines.gather_within, self.setup.roster.names
+        self.state = gathering = Gathering(uuid.uuid4().hex[:16])
+        call = Message("call", "", {"call": gathering.call}, to_bytes(self.setup.grid))
         until, asked = time.monotonic() + limit, False
         while not self.stopping:
             if self.link.connected and not asked:
-                asked = self._announce(call)
+                asked = self.link.announce(call)
             heard = self._hear(0.5)
             if heard is not None and heard.branch == "link":
-                asked = self._announce(call)
-            if len(self.ready) == len(self.roster.names):
-                break
+                asked = self.link.announce(call)
+            assert isinstance(self.state, Gathering)
+            ready = self.state.ready
+            if len(ready) == len(names):
+                return self._agree(self.state)
             # What has come in time counts, also where it was not read in time.
-            late = time.monotonic() - until
-            if late > (0 if heard is None else limit):
-                if len(self.ready) >= self.quorum:
-                    break
-                lacking = [name for name in self.roster.names if name not in self.ready]
-                self.problem = (
-                    f"{len(self.ready)} sites are ready and {self.quorum} are needed;"
-                    f" lacking: {', '.join(lacking)}"
-                )
-                _LOG.warning("paused: %s", self.problem)
-                until = time.monotonic() + limit
-                if not self.config.run.every:
-                    return None
-        return None if self.stopping else self._agree()
+            if time.monotonic() - until <= (0 if heard is None else limit):
+                continue
+            if len(ready) >= self.setup.quorum:
+                return self._agree(self.state)
+            lacking = [name for name in names if name not in ready]
+            self.problem = (
+                f"{len(ready)} sites are ready and {self.setup.quorum} are needed;"
+                f" lacking: {', '.join(lacking)}"
+            )
+            _LOG.warning("paused: %s", self.problem)
+            if not self.settings.run.every:
+                return None
+            until = time.monotonic() + limit
+        return None
 
-    def _announce(self, message: Message) -> bool:
-        assert self.link is not None
-        return self.link.announce(message)
-
-    def _agree(self) -> Agreement:
-        config, state, secure = self.config, self._state(), self.config.run.secure
+    def _agree(self, gathering: Gathering) -> Agreement:
+        setup, saved, secure = self.setup, self._saved(), self.settings.run.secure
         agreement = Agreement(
-            network=config.network,
-            number=int(state["number"]) + 1,
-            call=self._call,
-            grid=self.grid,
-            plan=self.plan,
+            network=self.settings.network,
+            number=int(saved["number"]) + 1,
+            call=gathering.call,
+            grid=setup.grid,
+            plan=setup.plan,
             secure=secure,
-            roster=self.roster.digest.hex() if secure else "",
-            sites=tuple(sorted(self.ready)),
-            geography=self.place.geography,
-            centre=self.place.centre,
+            roster=setup.roster.digest.hex() if secure else "",
+            sites=tuple(sorted(gathering.ready)),
+            geography=setup.place.geography,
+            centre=setup.place.centre,
         )
         folder = self._folder(agreement.run)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if (earlier := self._continued(state)) is not None:
-            save_arrays(folder / EARLIER, network_to_arrays(earlier))
-        save_text(folder / AGREEMENT, agreement.to_bytes())
-        self._save_state(number=agreement.number, run=agreement.run)
+        if (earlier := self._continued(saved["finished"])) is not None:
+            save(folder / EARLIER, network_to_arrays(earlier))
+        save_bytes(folder / AGREEMENT, agreement.to_bytes())
+        self._save(number=agreement.number, run=agreement.run)
         return agreement
 
-    def _save_state(self, **changes: str | int) -> None:
-        save_text(self._state_file(), json.dumps({**self._state(), **changes}).encode())
-
-    def _continued(self, state: Mapping[str, Any]) -> Network | None:
+    def _continued(self, finished: str) -> Network | None:
         """The last finished run's public state, if this run only adds slots to it."""
-        last = self._folder(str(state.get("finished", "")))
-        if not (last / NETWORK).exists():
+        last, grid, plan = self._folder(finished), self.setup.grid, self.setup.plan
+        arrays = load(last / NETWORK)
+        if arrays is None:
             return None
         before = Agreement.from_bytes((last / AGREEMENT).read_bytes())
-        grown = before.grid.slots < self.grid.slots
-        same = replace(before.grid, slots=self.grid.slots) == self.grid
-        if not grown or not same or before.plan != self.plan:
-            return None
-        return network_from_arrays(load_arrays(last / NETWORK), self.plan)
+        grown = before.grid.slots < grid.slots
+        same = replace(before.grid, slots=grid.slots) == grid and before.plan == plan
+        return network_from_arrays(arrays, plan) if grown and same else None
 
     # --- a run -------------------------------------------------------------------------------
 
-    def _run(self, agreement: Agreement) -> bool:
-        """Carry the run to its end; False when the service was stopped before it."""
-        assert self.link is not None
-        self.agreement, self.problem, self._round, traffic = agreement, "", 0, Traffic()
-        run = self._coordination(agreement, traffic)
-        security = SecureServer(self.roster, agreement.run) if agreement.secure else None
-        names = self.roster.names if agreement.secure else agreement.sites
-        inner = Coordinator(run.program(), PROTOCOL, names, {}, agreement.run, security=security)
-        self._durable = DurableCoordinator(inner, self._folder(agreement.run) / JOURNAL)
-        patience = patience_of(self.config.deadlines, self.quorum)
-        self.dispatcher = Dispatcher(self._durable, self.link, agreement.run, traffic, patience)
-        plan = Message("plan", agreement.run, {}, agreement.to_bytes())
-        while not self.link.wait(1.0) and not self.stopping:
-            self._tell()
-        self._announce(plan)
-        self.dispatcher.begin(without=[name for name in names if name not in agreement.sites])
-        while not self._durable.done and not self.stopping:
-            heard = self._hear(min(self.dispatcher.check(), 0.5))
-            if heard is None:
-                continue
-            if heard.branch == "link":
-                self._announce(plan)
-            self.dispatcher.take(heard)
-        finished = self._durable.done
-        self._durable.close()
-        if finished:
-            assert run.network is not None
-            save_arrays(self._folder(agreement.run) / NETWORK, network_to_arrays(run.network))
-            self._published = pack_network(agreement, run.network)
-            self._runs += 1
-            self._wait_for_results(agreement, plan)
-        return finished
-
-    def _coordination(self, agreement: Agreement, traffic: Traffic) -> Coordination:
-        path, earlier = self._folder(agreement.run) / EARLIER, None
-        if path.exists():
-            earlier = network_from_arrays(load_arrays(path), agreement.plan)
+    def _begin(self, agreement: Agreement) -> Running:
+        folder, traffic, roster = self._folder(agreement.run), Traffic(), self.setup.roster
+        arrays = load(folder / EARLIER)
+        earlier = None if arrays is None else network_from_arrays(arrays, agreement.plan)
+        self.problem, self._round = "", 0
 
         def progress(number: int, rounds: int) -> None:
             self._round = number
 
-        return Coordination(agreement.plan, agreement.grid.positions(), traffic, earlier, progress)
+        positions = agreement.grid.positions()
+        coordination = Coordination(agreement.plan, positions, traffic, earlier, progress)
+        inner = Coordinator(
+            coordination.program(),
+            PROTOCOL,
+            roster.names if agreement.secure else agreement.sites,
+            {},
+            agreement.run,
+            security=SecureServer(roster, agreement.run) if agreement.secure else None,
+        )
+        journal = DurableCoordinator(inner, folder / JOURNAL)
+        dispatcher = Dispatcher(
+            journal, self.link, agreement.run, traffic, self.settings.deadlines, self.setup.quorum
+        )
+        return Running(agreement, coordination, journal, dispatcher)
 
-    def _wait_for_results(self, agreement: Agreement, plan: Message) -> None:
+    def _run(self, running: Running) -> Network | None:
+        """All that became public; None when the service was stopped before the end."""
+        while not self.link.wait(1.0) and not self.stopping:
+            self._tell()
+        self.link.announce(running.announcement())
+        agreement, dispatcher = running.agreement, running.dispatcher
+        names = self.setup.roster.names if agreement.secure else agreement.sites
+        dispatcher.begin(without=[name for name in names if name not in agreement.sites])
+        while not running.journal.done and not self.stopping:
+            heard = self._hear(min(dispatcher.check(), 0.5))
+            if heard is not None:
+                dispatcher.take(heard)
+        return running.coordination.network if running.journal.done else None
+
+    def _wait_for_results(self) -> None:
         """Until every site has written its own files; nothing of them is sent."""
-        assert self.dispatcher is not None
-        until = time.monotonic() + self.config.deadlines.answer_within
-        wanted = set(agreement.sites) - set(self.dispatcher.aside)
-        while not wanted <= self.done and time.monotonic() < until and not self.stopping:
-            heard = self._hear(0.5)
-            if heard is not None and heard.branch == "link":
-                self._announce(plan)
-        if lost := sorted(wanted - self.done):
-            self.problem = f"no word of a written result from {', '.join(lost)}"
-            _LOG.warning("%s", self.problem)
+        until = time.monotonic() + self.settings.deadlines.answer_within
+        while isinstance(self.state, Running):
+            late = set(self.state.agreement.sites) - set(self.state.dispatcher.aside)
+            late -= self.state.done
+            if not late or self.stopping:
+                return
+            if time.monotonic() >= until:
+                self.problem = f"no report of a written result from {', '.join(sorted(late))}"
+                _LOG.warning("%s", self.problem)
+                return
+            self._hear(0.5)
 
-    def _end(self, agreement: Agreement, why: str) -> None:
-        assert self.dispatcher is not None
-        self.dispatcher.end()
+    def _end(self, running: Running, why: str, published: bytes) -> None:
+        run, folder = running.agreement.run, self._folder(running.agreement.run)
+        aside, traffic = running.dispatcher.aside, running.dispatcher.traffic
+        self.state = Resting()
         # What the run made public goes to all: a site that had no part in it finishes with that.
         end = {"why": why[:500]} if why else {}
-        self._announce(Message("ended", agreement.run, end, b"" if why else self._published))
+        self.link.announce(Message("ended", run, end, published))
         document = {
             "failed": why,
-            "aside": self.dispatcher.aside,
-            "rounds": self.dispatcher.traffic.rounds,
-            "notes": self.dispatcher.traffic.notes,
-            "bytes_up": self.dispatcher.traffic.bytes_up,
-            "bytes_down": self.dispatcher.traffic.bytes_down,
+            "aside": aside,
+            "rounds": traffic.rounds,
+            "notes": traffic.notes,
+            "bytes_up": traffic.bytes_up,
+            "bytes_down": traffic.bytes_down,
         }
-        save_text(self._folder(agreement.run) / ENDED, json.dumps(document, indent=1).encode())
-        Journal.remove(self._folder(agreement.run) / JOURNAL)
+        save(folder / ENDED, document)
+        Journal.remove(folder / JOURNAL)
         if not why:
-            self._save_state(finished=agreement.run)
-            _LOG.info(
-                "run %s is done", agreement.run, extra={"facts": {"aside": document["aside"]}}
-            )
-        self.agreement = self.dispatcher = None
+            self._save(finished=run)
+            _LOG.info("run %s is done", run, extra={"facts": {"aside": aside}})
 
     # --- telling -----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Who is here, what is done, what is wrong: without a reading."""
-        dispatcher, durable = self.dispatcher, self._durable
-        running = dispatcher is not None and self.agreement is not None
+        running = self.state if isinstance(self.state, Running) else None
         return {
-            "network": self.config.network,
-            "run": self._run_name or "",
-            "phase": "run" if running else "gather",
-            "question": durable.answered + 1 if running and durable is not None else 0,
+            "network": self.settings.network,
+            "run": "" if running is None else running.agreement.run,
+            "phase": type(self.state).__name__.lower(),
+            "question": 0 if running is None else running.journal.answered + 1,
             "round": self._round,
-            "sites": {name: self._site_status(name) for name in self.roster.names},
-            "waiting_for": list(dispatcher.waiting_for) if dispatcher is not None else [],
-            "paused": dispatcher.paused if dispatcher is not None else "",
+            "sites": {name: self._site_status(name) for name in self.setup.roster.names},
+            "waiting_for": [] if running is None else list(running.dispatcher.waiting_for),
+            "paused": "" if running is None else running.dispatcher.paused,
             "runs": self._runs,
             "problem": self.problem,
         }
 
     def _site_status(self, name: str) -> dict[str, Any]:
-        said = self.here.get(name, {})
-        state = said.get("state", "never seen")
-        status = {"state": state if state in _STATES else "unknown"}
-        reason = str(said.get("problem", "")) or self.unable.get(name, "")
-        if self.dispatcher is not None and name in self.dispatcher.aside:
-            reason = self.dispatcher.aside[name]
-            status["aside"] = reason[:200]
+        said, state = self.present.get(name, {}), self.state
+        presence = said.get("state", "never seen")
+        status = {"state": presence if presence in _PRESENCE else "unknown"}
+        reason = said.get("problem", "")
+        if isinstance(state, Gathering):
+            reason = reason or state.unable.get(name, "")
+        if isinstance(state, Running) and name in state.dispatcher.aside:
+            reason = status["aside"] = state.dispatcher.aside[name][:200]
         if reason:
             status["problem"] = reason[:200]
         return status
 
     def _tell(self, *, force: bool = False) -> None:
-        assert self.link is not None
         if not force and time.monotonic() - self._told < _STATUS_SECONDS:
             return
         self._told = time.monotonic()
         self.metrics.write()
-        # Every site hears it: only news is told.
+        # Every site receives it: only changes are told.
         status = self.status()
         if force or status != self._said:
             self._said = status
             self.link.say(**status)
 
     def _figures(self) -> dict[str, float]:
-        dispatcher, link = self.dispatcher, self.link
-        here = sum(status.get("state") == "here" for status in self.here.values())
-        return {
-            "flfl_connected": float(link is not None and link.connected),
-            "flfl_sites_here": here,
+        figures = {
+            "flfl_connected": float(self.link.connected),
+            "flfl_sites_here": sum(row.get("state") == "here" for row in self.present.values()),
             "flfl_runs_total": self._runs,
             "flfl_round": self._round,
-            "flfl_waiting_for": 0 if dispatcher is None else len(dispatcher.waiting_for),
-            "flfl_set_aside": 0 if dispatcher is None else len(dispatcher.aside),
-            "flfl_bytes_up_total": 0 if dispatcher is None else dispatcher.traffic.bytes_up,
-            "flfl_bytes_down_total": 0 if dispatcher is None else dispatcher.traffic.bytes_down,
-            "flfl_dropped_total": 0 if link is None else sum(link.dropped.values()),
+            "flfl_dropped_total": sum(self.link.dropped.values()),
         }
-
-
-def plan_of(run: RunSettings, grid: TimeGrid, place: Place, where: str) -> Plan:
-    """What all parties of a run are to agree on.
-
-    Raises
-    ------
-    InputError
-        For settings that cannot be.
-    """
-    try:
-        return Plan(
-            added_error=run.added_error,
-            share=run.share,
-            rank=run.rank,
-            rounds=run.rounds,
-            pilot=0.1 if run.pilot else 0.0,
-            transform=run.transformation,  # type: ignore[arg-type]
-            season=run.season,
-            period=grid.period(),
-            box=place.box,
-        )
-    except InputError as error:
-        where, remedy = f"{where}: [run]", "`flfl recover --help` says what each may be"
-        raise InputError(error.problem, where=where, remedy=remedy) from None
+        if isinstance(self.state, Running):
+            dispatcher = self.state.dispatcher
+            figures |= {
+                "flfl_waiting_for": len(dispatcher.waiting_for),
+                "flfl_set_aside": len(dispatcher.aside),
+                "flfl_bytes_up_total": dispatcher.traffic.bytes_up,
+                "flfl_bytes_down_total": dispatcher.traffic.bytes_down,
+            }
+        return figures

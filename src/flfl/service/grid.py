@@ -30,10 +30,8 @@ class TimeGrid:
 
     Examples
     --------
-    >>> TimeGrid("2024-01-31", "1 month", 3).texts()
-    ['2024-01-31', '2024-02-29', '2024-03-31']
-    >>> TimeGrid("2024-01-01", "6h", 2).stamps().tolist()
-    [1704067200, 1704088800]
+    >>> TimeGrid("2024-01-31", "1 month", 3).stamps().astype("M8[s]").astype("M8[D]").astype(str)
+    array(['2024-01-31', '2024-02-29', '2024-03-31'], dtype='<U28')
     """
 
     start: str
@@ -114,12 +112,6 @@ class TimeGrid:
             return 7
         slots = 86400 / seconds
         return int(slots) if slots == int(slots) and 2 < slots <= 288 else 0
-
-    def texts(self) -> list[str]:
-        """The times as they are written to files."""
-        times = self.stamps().astype("M8[s]")
-        whole_days = bool((self.stamps() % 86400 == 0).all())
-        return [str(t)[:10] if whole_days else str(t).replace("T", " ") for t in times]
 
     def slots_of(self, stamps: Index, where: str) -> Index:
         """The slot of each time, -1 for times before and after the grid.

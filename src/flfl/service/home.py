@@ -4,42 +4,172 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from flfl.config import SiteSettings
 from flfl.ensemble.estimate import Recovered
-from flfl.errors import InputError, explained
+from flfl.errors import FLFLError, InputError, explained
 from flfl.model.geometry import to_plane
 from flfl.protocol import home
 from flfl.protocol.client import Client, Published
 from flfl.protocol.copier import AddedError, Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
 from flfl.protocol.home import Effort
-from flfl.protocol.owner import Table
+from flfl.protocol.owner import Owner, Table
 from flfl.protocol.public import Network
-from flfl.service.agreement import AgreementError
-from flfl.service.config import OutSettings, SiteConfig
+from flfl.secagg import Identity, Roster, SecureClient
+from flfl.service import files
+from flfl.service.agreement import Agreement, AgreementError
 from flfl.service.grid import TimeGrid
-from flfl.service.sources import Snapshot, save_text
+from flfl.service.keys import load_identity, load_roster
 
 SECRET, STORE, MARKER = "secret", "copies.sqlite", "copies.id"
 
 
-def own_secret(path: Path) -> bytes:
+@dataclass(frozen=True)
+class Snapshot:
+    """Readings as they were when a run began: an interrupted run goes on with the same.
+
+    Attributes
+    ----------
+    ids : names of the sensors
+    values : (m, N), NaN = missing
+    coordinates : (m, 2) or None; geography : ``latlon``, ``metric`` or empty
+    """
+
+    ids: tuple[str, ...]
+    values: NDArray[np.float64]
+    coordinates: NDArray[np.float64] | None
+    geography: str
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """Which sensors have a reading at all (m,)."""
+        return np.asarray(~np.isnan(self.values).all(axis=1))
+
+    def plain(self) -> dict[str, Any]:
+        """As a value that :mod:`flfl.codec` takes."""
+        return {**vars(self), "ids": list(self.ids)}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Snapshot:
+        """The snapshot back."""
+        return cls(**{**plain, "ids": tuple(plain["ids"])})
+
+
+@dataclass(frozen=True)
+class Home:
+    """An owner's settings, keys and copies, held by one process at a time."""
+
+    settings: SiteSettings
+    roster: Roster | None
+    identity: Identity | None
+    copier: Copier
+    _lock: IO[bytes]
+
+    @classmethod
+    def open(cls, settings: SiteSettings, where: str, patience: float = 0.0) -> Home:
+        """Open it, or wait ``patience`` seconds for another process to let go of it.
+
+        Raises
+        ------
+        InputError
+            For settings or files that do not fit together.
+        """
+        roster = None if settings.roster is None else load_roster(settings.roster)
+        identity = None if settings.identity is None else load_identity(settings.identity)
+        if roster is None or identity is None:
+            if settings.terms.secure:
+                raise InputError(
+                    "secure sums need identity and roster",
+                    where=where,
+                    remedy="Make them with `flfl keys site` and `flfl keys roster`",
+                )
+        elif roster.keys.get(settings.name) != identity.public:
+            raise InputError(
+                f"the roster does not list {settings.name!r} with this identity",
+                where=where,
+                remedy="Give the name, identity and roster.json that the operators gave this site",
+            )
+        lock = files.lock(settings.state, patience)
+        try:
+            copier = open_copier(copies_folder(settings))
+        except FLFLError:
+            lock.close()
+            raise
+        return cls(settings, roster, identity, copier, lock)
+
+    def close(self) -> None:
+        """Let other processes have it."""
+        self.copier.store.close()
+        self._lock.close()
+
+    def client(
+        self, agreement: Agreement, taken: Snapshot, security: SecureClient | None
+    ) -> Client:
+        """The program of a run: clean readings with the copier on one side, messages on the
+        other."""
+        owner = Owner(
+            table_of(taken, self.settings.name, agreement), self.copier, floor_of(self.settings)
+        )
+        return Client(owner, agreement.plan, security)
+
+    def join(self, agreement: Agreement, network: Network, taken: Snapshot) -> Recovered:
+        """The result of a site that was not in a run, from what the run published.
+
+        What it released in earlier runs is still in the sums, and is taken off them.
+        """
+        table = table_of(taken, self.settings.name, agreement)
+        own = home.own_part(table, network, self.copier.store)
+        effort, trial = (
+            effort_of(self.settings, agreement.grid),
+            (network.transform, network.season),
+        )
+        return home.finish(table, effort, trial, network, own)
+
+
+def finish(client: Client, settings: SiteSettings, grid: TimeGrid) -> Recovered:
+    """The result of a site whose run has ended."""
+    state = client.state
+    assert isinstance(state, Published)
+    assert state.network is not None
+    network = state.network
+    own, trial = network.rows(state.name), (network.transform, network.season)
+    parts = own, client.outgoing, state.offsets
+    return home.finish(client.owner.table, effort_of(settings, grid), trial, network, parts)
+
+
+def floor_of(settings: SiteSettings) -> AddedError:
+    """The added error that the owner insists on."""
+    given = settings.terms.added_error
+    return AddedError.parse(given) if isinstance(given, str) else AddedError(given)
+
+
+def effort_of(settings: SiteSettings, grid: TimeGrid) -> Effort:
+    """How the owner finishes; what is drawn follows from the site's secret."""
+    key, out = secret(settings.state / SECRET), settings.out
+    seed = int.from_bytes(hashlib.sha256(b"flfl draws" + key).digest()[:4])
+    return Effort(out.effort == "full", out.coverage, grid.period(), seed)
+
+
+def secret(path: Path) -> bytes:
     """32 random bytes, made once, readable by their owner only."""
     remedy = "Give a state folder that can be written"
     with explained("the site's secret cannot be kept", where=str(path), remedy=remedy):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            save_text(path, secrets.token_bytes(32))
-        secret = path.read_bytes()
-    if len(secret) != 32:
+            files.save_bytes(path, secrets.token_bytes(32))
+        kept = path.read_bytes()
+    if len(kept) != 32:
         raise InputError("this is not a site's secret", where=str(path), remedy="Restore the file")
-    return secret
+    return kept
 
 
-def copies_folder(config: SiteConfig) -> Path:
+def copies_folder(settings: SiteSettings) -> Path:
     """Where a site's secret and copies are: ``copies`` if given, else ``state``.
 
     Raises
@@ -47,17 +177,17 @@ def copies_folder(config: SiteConfig) -> Path:
     InputError
         When ``copies`` is given, and the site made copies in ``state`` before.
     """
-    folder = config.copies or config.state
-    if folder.resolve() != config.state.resolve() and (config.state / MARKER).exists():
+    folder = settings.copies or settings.state
+    if folder.resolve() != settings.state.resolve() and (settings.state / MARKER).exists():
         raise InputError(
             "this site's copies are in its state folder, and copies names another one",
-            where=str(config.state),
+            where=str(settings.state),
             remedy=f"Move {SECRET}, {STORE} and {MARKER} there if it is empty, or remove copies",
         )
     return folder
 
 
-def open_copier(state: Path) -> Copier:
+def open_copier(folder: Path) -> Copier:
     """A site's copier: its secret and its copies, both made at the first start and never again.
 
     Raises
@@ -65,30 +195,22 @@ def open_copier(state: Path) -> Copier:
     InputError
         When one of them is lost: other copies of the same readings must not be made.
     """
-    secret, store, marker = (state / name for name in (SECRET, STORE, MARKER))
-    if marker.exists() and not secret.exists():
+    store, marker = folder / STORE, folder / MARKER
+    if marker.exists() and not (folder / SECRET).exists():
         raise InputError(
             "the secret that belongs to this site's copies is missing",
-            where=str(secret),
+            where=str(folder / SECRET),
             remedy="Restore it from a backup; the state folder is as precious as the readings",
         )
-    key = own_secret(secret)
+    key = secret(folder / SECRET)
     try:
         made = CopyStore.open(store, marker) if marker.exists() else CopyStore.create(store, marker)
     except CopyError as error:
-        raise InputError(str(error), where=str(state)) from None
+        raise InputError(str(error), where=str(folder)) from None
     return Copier(key, made)
 
 
-def floor_of(config: SiteConfig) -> AddedError:
-    """The added error that the owner insists on."""
-    given = config.terms.added_error
-    return AddedError.parse(given) if isinstance(given, str) else AddedError(given)
-
-
-def table_of(
-    taken: Snapshot, name: str, grid: TimeGrid, geography: str, centre: tuple[float, float]
-) -> Table:
+def table_of(taken: Snapshot, name: str, agreement: Agreement) -> Table:
     """A site's sensors that have readings, on the network's times and map.
 
     Raises
@@ -96,48 +218,17 @@ def table_of(
     AgreementError
         When the network has a map, and this site does not say where its sensors are.
     """
-    alive, places = taken.alive, None
-    if geography:
-        if taken.coordinates is None or taken.geography != geography:
+    grid, kind, alive, places = agreement.grid, agreement.geography, taken.alive, None
+    if kind:
+        if taken.coordinates is None or taken.geography != kind:
             raise AgreementError(
-                f"the run needs {geography} places of all sensors; give readings.sensors a file"
+                f"the run needs {kind} places of all sensors; give readings.sensors a file"
                 " that has them"
             )
-        places = to_plane(taken.coordinates, geography, centre)[alive]  # type: ignore[arg-type]
+        places = to_plane(taken.coordinates, kind, agreement.centre)[alive]
     values = taken.values[alive]
     ids = [sensor for sensor, here in zip(taken.ids, alive, strict=True) if here]
     return Table(
         name, ids, values, ~np.isnan(values), places, grid.positions(), grid.stamps(),
         grid.step_seconds,
     )  # fmt: skip
-
-
-def effort_of(settings: OutSettings, grid: TimeGrid, secret: bytes) -> Effort:
-    """How the owner finishes; what is drawn follows from the site's secret."""
-    if settings.effort not in ("full", "quick") or not 0 < settings.coverage < 1:
-        raise InputError(
-            f"effort is {settings.effort!r}, coverage {settings.coverage:g}",
-            where="[out]",
-            remedy='Choose "full" or "quick", and a coverage between 0 and 1',
-        )
-    seed = int.from_bytes(hashlib.sha256(b"flfl draws" + secret).digest()[:4])
-    return Effort(settings.effort == "full", settings.coverage, grid.period(), seed)
-
-
-def finish(client: Client, effort: Effort) -> Recovered:
-    """The result of a site whose run has ended."""
-    state = client.state
-    assert isinstance(state, Published)
-    assert state.network is not None
-    own = state.network.rows(state.name), client.outgoing, state.offsets
-    trial = state.network.transform, state.network.season
-    return home.finish(client.owner.table, effort, trial, state.network, own)
-
-
-def join(table: Table, effort: Effort, network: Network, store: CopyStore) -> Recovered:
-    """The result of a site that was not in a run, from what the run published.
-
-    What it released in earlier runs is still in the sums, and is taken off them.
-    """
-    own = home.own_part(table, network, store)
-    return home.finish(table, effort, (network.transform, network.season), network, own)

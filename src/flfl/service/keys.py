@@ -14,7 +14,6 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from flfl.errors import InputError, explained
-from flfl.io.files import Writer, write_files
+from flfl.io.files import write_files
 from flfl.secagg import Identity, Roster
+from flfl.service.files import save_bytes
 from flfl.transport.link import COORDINATOR
 
 _SLACK = datetime.timedelta(days=2)
@@ -36,6 +36,7 @@ AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", 
 BROKER = "broker"
 _TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
 """Names that no site may have: its files would take the place of others."""
+_PEM, _PLAIN = serialization.Encoding.PEM, serialization.NoEncryption()
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ class Made:
 
 
 def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
-    """A certificate authority, an empty revocation list, and the coordinator's certificate."""
-    with explained("cannot make the folder", where=str(folder), remedy="Choose another"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """A certificate authority and an empty revocation list."""
     if (folder / f"{AUTHORITY}.key").exists():
         raise InputError(
             "there is an authority already",
@@ -57,21 +56,20 @@ def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
             remedy="Use it, or choose another folder: all certificates depend on it",
         )
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _common_name(f"FLFL {network}")
-    end = _now() + datetime.timedelta(days=days)
+    name, public = _common_name(f"FLFL {network}"), key.public_key()
     certificate = (
-        _builder(name, name, key.public_key(), end)
+        _certificate(name, name, public, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(
             x509.KeyUsage(False, False, False, False, False, True, True, False, False),
             critical=True,
         )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .sign(key, hashes.SHA256())
     )
-    paths = _write(folder, AUTHORITY, certificate, key)
+    paths = _write_pair(folder, AUTHORITY, certificate, key)
     _write_revoked(folder, certificate, key, [])
-    return Made((*paths, folder / REVOKED), end)
+    return Made((*paths, folder / REVOKED), certificate.not_valid_after_utc)
 
 
 def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[str] = ()) -> Made:
@@ -79,30 +77,28 @@ def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[s
     _check_name(name)
     authority, signer = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
-    end = _now() + datetime.timedelta(days=days)
-    if end > authority.not_valid_after_utc:
+    if _now() + datetime.timedelta(days=days) > authority.not_valid_after_utc:
         raise InputError(
             f"the certificate would outlive the authority ({authority.not_valid_after_utc:%F})",
             where=str(folder),
             remedy="Give fewer --days",
         )
     usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
-        _builder(_common_name(name), authority.subject, key.public_key(), end)
+        _certificate(_common_name(name), authority.subject, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-        )
+        .add_extension(issuer, critical=False)
     )
     if hosts:
-        names = [_host(host) for host in hosts]
-        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
     certificate = builder.sign(signer, hashes.SHA256())
     issued = _issued(folder)
     issued.setdefault(name, []).append(certificate.serial_number)
-    write_files({folder / ISSUED: _writer(json.dumps(issued, indent=1).encode() + b"\n")})
-    return Made(_write(folder, name, certificate, key), end)
+    _write(folder / ISSUED, json.dumps(issued, indent=1))
+    return Made(_write_pair(folder, name, certificate, key), certificate.not_valid_after_utc)
 
 
 def make_site(folder: Path, name: str, days: int = 365) -> Made:
@@ -112,12 +108,10 @@ def make_site(folder: Path, name: str, days: int = 365) -> Made:
             f"no site may be called {name!r}", where="name", remedy="Choose another name"
         )
     made = make_certificate(folder, name, days)
-    path = folder / f"{name}.identity"
+    path, public = folder / f"{name}.identity", folder / f"{name}.public"
     if not path.exists():
-        key = Ed25519PrivateKey.generate()
-        _write_private(path, key.private_bytes_raw().hex().encode() + b"\n")
-    public = folder / f"{name}.public"
-    write_files({public: _writer(load_identity(path).public.hex().encode() + b"\n")})
+        _write_private(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
+    _write(public, load_identity(path).public.hex())
     return Made((*made.paths, path, public), made.expires)
 
 
@@ -131,59 +125,46 @@ def make_supernode(folder: Path, name: str) -> tuple[Path, Path]:
             where=str(private),
             remedy="Use it; to put it out, unregister it at the SuperLink and remove the file",
         )
-    with explained("cannot make the folder", where=str(folder), remedy="Choose another"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = ec.generate_private_key(ec.SECP384R1())
-    form = serialization.PrivateFormat.OpenSSH
-    data = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    _write_private(private, data)
-    shown = key.public_key().public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
-    write_files({public: _writer(shown + b"\n")})
+    ssh = serialization.Encoding.OpenSSH
+    shown = key.public_key().public_bytes(ssh, serialization.PublicFormat.OpenSSH)
+    _write_private(private, key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, _PLAIN))
+    _write(public, shown.decode())
     return private, public
 
 
 def load_identity(path: Path) -> Identity:
     """A site's identity from its file."""
     check_private(path)
-    with explained("the identity cannot be read", where=str(path), remedy="See `flfl keys site`"):
-        text = path.read_text(encoding="ascii", errors="replace")
     try:
-        return Identity.from_bytes(bytes.fromhex(text.strip()))
-    except ValueError:
+        return Identity.from_bytes(bytes.fromhex(_read(path, "See `flfl keys site`").strip()))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError("this is not an identity", where=str(path)) from None
 
 
 def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Roster:
     """The list of sites with their public keys; every party gets the same file."""
-    found = sorted(path.stem for path in folder.glob("*.public"))
-    chosen = list(names) or found
-    keys = {}
-    for name in chosen:
+    keys, remedy = {}, "Make the site's keys first, or copy its .public file here"
+    for name in names or sorted(path.stem for path in folder.glob("*.public")):
         path = folder / f"{name}.public"
-        remedy = "Make the site's keys first, or copy its .public file here"
-        with explained("the public key cannot be read", where=str(path), remedy=remedy):
-            public = path.read_text(encoding="ascii", errors="replace").strip()
+        public = _read(path, remedy).strip()
         if not _KEY.fullmatch(public):
             raise InputError("this is not a public key", where=str(path), remedy=remedy)
         keys[name] = bytes.fromhex(public)
     roster = Roster(keys, threshold)
-    document = {
-        "threshold": roster.threshold,
-        "sites": {name: key.hex() for name, key in roster.keys.items()},
-    }
-    text = json.dumps(document, indent=1).encode() + b"\n"
-    write_files({folder / ROSTER: _writer(text)})
+    listed = {name: key.hex() for name, key in roster.keys.items()}
+    document = {"threshold": roster.threshold, "sites": listed}
+    _write(folder / ROSTER, json.dumps(document, indent=1))
     return roster
 
 
 def load_roster(path: Path) -> Roster:
     """The list of sites from its file."""
-    with explained("the roster cannot be read", where=str(path), remedy="See `flfl keys roster`"):
-        data = path.read_bytes()
+    text = _read(path, "See `flfl keys roster`")
     try:
-        document = json.loads(data)
+        document = json.loads(text)
         keys = {str(name): bytes.fromhex(key) for name, key in document["sites"].items()}
         return Roster(keys, int(document["threshold"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -196,21 +177,14 @@ def revoke(folder: Path, name: str) -> int:
     """Put all certificates that a site was given so far, renewed ones too, on the revocation list;
     returns how many are on it."""
     authority, signer = _authority(folder)
-    listed = _revoked(folder / REVOKED)
-    already = {entry.serial_number for entry in listed}
-    serials = {_certificate(folder / f"{name}.pem").serial_number, *_issued(folder).get(name, [])}
-    for serial in sorted(serials - already):
+    path = folder / REVOKED
+    listed = list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
+    serials = {_load(folder / f"{name}.pem").serial_number, *_issued(folder).get(name, [])}
+    for serial in sorted(serials - {entry.serial_number for entry in listed}):
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now())
         listed.append(entry.build())
     _write_revoked(folder, authority, signer, listed)
     return len(listed)
-
-
-def expiry(path: Path) -> tuple[str, datetime.datetime]:
-    """The name on a certificate and the moment it ends."""
-    certificate = _certificate(path)
-    (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(name.value), certificate.not_valid_after_utc
 
 
 def check_private(path: Path) -> None:
@@ -227,14 +201,15 @@ def check_private(path: Path) -> None:
 
 def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
     """Refuse a certificate of another party, or one that has ended; returns a warning, if any."""
-    owner, end = expiry(path)
-    if owner != name:
+    certificate = _load(path)
+    end, left = certificate.not_valid_after_utc, certificate.not_valid_after_utc - _now()
+    (owner,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if owner.value != name:
         raise InputError(
-            f"the certificate is for {owner!r}, not for {name!r}",
+            f"the certificate is for {owner.value!r}, not for {name!r}",
             where=str(path),
             remedy="Give this party's own certificate",
         )
-    left = end - _now()
     if left <= datetime.timedelta(0):
         raise InputError(
             f"the certificate ended on {end:%Y-%m-%d}",
@@ -268,23 +243,14 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    end: datetime.datetime,
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
+    end = _now() + datetime.timedelta(days=days)
     # One that is to end in the past (for tests of just that) begins before it ends.
     start = min(_now(), end) - _SLACK
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-    )
+    serial = x509.random_serial_number()
+    return x509.CertificateBuilder(issuer, subject, key, serial, start, end)
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -297,12 +263,12 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     return certificate, key
 
 
-def _certificate(path: Path) -> x509.Certificate:
-    with explained("the certificate cannot be read", where=str(path), remedy="See `flfl keys`"):
-        data = path.read_bytes()
+def _load(path: Path) -> x509.Certificate:
     try:
-        return x509.load_pem_x509_certificate(data)
-    except ValueError:
+        return x509.load_pem_x509_certificate(_read(path, "See `flfl keys`").encode())
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError("this is not a certificate", where=str(path)) from None
 
 
@@ -317,49 +283,38 @@ def _issued(folder: Path) -> dict[str, list[int]]:
         ) from None
 
 
-def _revoked(path: Path) -> list[x509.RevokedCertificate]:
-    return list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
-
-
 def _write_revoked(
     folder: Path,
     authority: x509.Certificate,
     key: ec.EllipticCurvePrivateKey,
-    listed: Sequence[x509.RevokedCertificate],
+    listed: list[x509.RevokedCertificate],
 ) -> None:
-    builder = (
-        x509.CertificateRevocationListBuilder()
-        .issuer_name(authority.subject)
-        .last_update(_now() - _SLACK)
-        .next_update(_now() + datetime.timedelta(days=_CRL_DAYS))
+    end = _now() + datetime.timedelta(days=_CRL_DAYS)
+    revoked = x509.CertificateRevocationListBuilder(
+        authority.subject, _now() - _SLACK, end, revoked_certificates=listed
     )
-    for entry in listed:
-        builder = builder.add_revoked_certificate(entry)
-    text = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    write_files({folder / REVOKED: _writer(text)})
+    _write(folder / REVOKED, revoked.sign(key, hashes.SHA256()).public_bytes(_PEM).decode())
 
 
-def _write(
+def _write_pair(
     folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> tuple[Path, Path]:
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    paths = folder / f"{name}.pem", folder / f"{name}.key"
-    _write_private(paths[1], private)
-    write_files({paths[0]: _writer(certificate.public_bytes(serialization.Encoding.PEM))})
-    return paths
+    shown, private = folder / f"{name}.pem", folder / f"{name}.key"
+    _write_private(private, key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, _PLAIN))
+    _write(shown, certificate.public_bytes(_PEM).decode())
+    return shown, private
+
+
+def _read(path: Path, remedy: str) -> str:
+    with explained("the file cannot be read", where=str(path), remedy=remedy):
+        return path.read_text(encoding="ascii", errors="replace")
+
+
+def _write(path: Path, text: str) -> None:
+    data = text.rstrip("\n").encode() + b"\n"
+    write_files({path: lambda file: file.write(data) and None})
 
 
 def _write_private(path: Path, data: bytes) -> None:
     with explained("the key cannot be written", where=str(path), remedy="Choose another folder"):
-        write_files({path: _writer(data)}, private=True)
-
-
-def _writer(data: bytes) -> Writer:
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    return write
+        save_bytes(path, data)

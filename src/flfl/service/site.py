@@ -1,443 +1,459 @@
-"""``flfl site``: one owner's service. Readings, copies and results stay in its folders."""
+"""``flfl site``: one owner's service. Readings, copies and results stay in its folders.
+
+``python -m flfl.service.site CONFIG [--once]`` runs it without what the command line loads. It is
+``Waiting``, or ``Running`` in a run, or has ``Finished`` one whose end it has not heard of yet; all
+of that follows from its state folder, so any process can go on with it::
+
+    secret, copies.sqlite, copies.id    for ever
+    called                              readings for the run that the site was called to
+    runs/RUN/                           agreement, readings, secret, journal; in the end: written
+"""
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
-import subprocess
+import multiprocessing
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from flfl.config import OutSettings, ReadingSettings, SiteSettings, read_settings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.client import Client
 from flfl.protocol.copy_store import CopyError
-from flfl.protocol.home import Effort
 from flfl.protocol.journal import DurableSite, Journal, JournalError
-from flfl.protocol.owner import Owner, Table
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.session import Site
 from flfl.secagg import SecureClient
-from flfl.service import home
 from flfl.service.agreement import (
     Agreement,
     AgreementError,
     check_terms,
-    grid_from,
+    from_bytes,
     unpack_network,
 )
-from flfl.service.broker import by_broker
-from flfl.service.config import SiteConfig, read_config
+from flfl.service.broker import connect
+from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
-from flfl.service.hold import hold
-from flfl.service.keys import load_identity, load_roster
+from flfl.service.home import SECRET, Home, Snapshot, finish, secret
 from flfl.service.logs import Metrics, start_logging
-from flfl.service.sources import Snapshot, folder_name, save_arrays, save_text
-from flfl.transport.link import AT_HOME, COORDINATOR, Heard, Message, SiteLink
+from flfl.transport.link import NOT_TOLD, Heard, Message, SiteLink
 from flfl.transport.responder import Responder, told
 
 _LOG = logging.getLogger("flfl.site")
-READINGS, RESULT, PLAN, JOURNAL = "readings.npz", "result.npz", "plan.json", "site.journal"
-SECRET, WRITTEN = "secret", "written"
-_READING_SECONDS = 3600.0
-Tables = Callable[[str, Path, Path, TimeGrid], None]
+CALLED, AGREEMENT, READINGS, JOURNAL, WRITTEN = (
+    "called", "agreement", "readings", "journal", "written",
+)  # fmt: skip
+_TABLE_SECONDS = 3600.0
 
 
 class TableError(FLFLError):
     """The owner's source could not be read, or its result not written."""
 
 
+@dataclass(frozen=True)
+class Tables:
+    """How the owner's tables are read and written."""
+
+    read: Callable[[ReadingSettings, TimeGrid], Snapshot]
+    write: Callable[[OutSettings, Snapshot, TimeGrid, Recovered], None]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """In no run."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """In a run, whose questions the responder answers."""
+
+    agreement: Agreement
+    client: Client
+    journal: DurableSite
+    responder: Responder
+
+
+@dataclass(frozen=True)
+class Finished(Running):
+    """The result is written. The last answer may not have arrived: it can be asked for again until
+    the run has ended."""
+
+
+State = Waiting | Running
+
+
 class SiteService:
-    """One owner's process.
+    """One owner's part in a network's runs.
 
     Parameters
     ----------
-    path : of the settings
-    tables : reads and writes the owner's tables: given ``read`` or ``write``, the settings, the
-        run's folder and the times. By default in a process of its own, which then ends.
-    patience : seconds to wait for another process that is at work with the state folder
+    home : the owner's settings, keys and copies
+    link : to the coordinator
+    tables : by default they are handled in a process of its own, which then ends: table readers are
+        large, and a site that waits for months should not be
     """
 
-    def __init__(
-        self,
-        path: Path,
-        tables: Tables | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        self._tables = tables or in_own_process
-        self.path, self.config = path, read_config(path, SiteConfig)
-        config = self.config
-        self.name, self.network = config.name, config.network
-        if config.name == COORDINATOR:
-            raise InputError(f"no site may be called {COORDINATOR!r}", where=f"{path}: name")
-        if not config.again > 0:
-            raise InputError(
-                f"again is {config.again:g}", where=str(path), remedy="Give seconds, more than 0"
-            )
-        start_logging(config.report, config.name)
-        self.roster = None if config.roster is None else load_roster(config.roster)
-        self.identity = None if config.identity is None else load_identity(config.identity)
-        if config.terms.secure and (self.roster is None or self.identity is None):
-            raise InputError(
-                "secure sums need identity and roster",
-                where=str(path),
-                remedy="Make them with `flfl keys site` and `flfl keys roster`",
-            )
-        if self.roster is not None and self.identity is not None:
-            self._check_roster(path)
-        self._floor = home.floor_of(config)
-        self._folder_lock = hold(config.state, patience)
-        try:
-            self._copier = home.open_copier(home.copies_folder(config))
-        except FLFLError:
-            self._folder_lock.close()
-            raise
-        self.link: SiteLink | None = None
-        self.responder: Responder | None = None
-        self.agreement: Agreement | None = None
-        self.client: Client | None = None
-        self._durable: DurableSite | None = None
-        self._coordinator = ""
-        self._done: set[str] = set()
-        self.runs = 0
+    def __init__(self, home: Home, link: SiteLink, tables: Tables | None = None) -> None:
+        self.home, self.settings, self.link = home, home.settings, link
+        self._tables = tables or Tables(_read_apart, _write_apart)
+        self.stopping, self.runs, self.problem = False, 0, ""
+        self._public_problem, self._coordinator = "", ""
         self._said: dict[str, str] = {}
-        self.problem = self._told = ""
-        self.stopping = False
-        self.metrics: Metrics | None = None
-
-    def _check_roster(self, path: Path) -> None:
-        assert self.roster is not None
-        assert self.identity is not None
-        if self.roster.keys.get(self.name) != self.identity.public:
-            raise InputError(
-                f"the roster does not list {self.name!r} with this identity",
-                where=str(path),
-                remedy="Give the name, identity and roster.json that the operators gave this site",
-            )
+        self.state: State = Waiting()
+        self._resume()
 
     # --- the service -------------------------------------------------------------------------
 
     def serve(self, once: bool = False) -> int:
-        """Take part in runs until stopped; with ``once``, until one is done. Returns how
-        many were."""
-        config = self.config
-        try:
-            self.link = by_broker(config.broker, config.network, config.name, str(self.path))
-            self.open_metrics()
-            with threadpool_limits(limits=1):
-                # Until it is told of the end it may be asked for its last answer again.
-                while not self.stopping and not (once and self.runs and self.agreement is None):
-                    heard = self.link.next(0.5)
-                    if heard is not None:
-                        self._take(heard)
-                    if self.responder is not None:
-                        self.responder.tick()
-                    self.write_metrics()
-        finally:
-            if self.link is not None:
-                self.link.close()
-            self.close()
+        """Take part in runs until stopped; with ``once``, until one is done. Returns how many."""
+        metrics = Metrics(self.settings.report, self.settings.name, self._figures)
+        with closing(metrics):
+            # Until it is told of the end it may be asked for its last answer again.
+            while not (self.stopping or (once and self.runs and isinstance(self.state, Waiting))):
+                heard = self.link.next(0.5)
+                if heard is not None:
+                    self.take(heard)
+                if isinstance(self.state, Running):
+                    self.state.responder.tick()
+                metrics.write()
         return self.runs
-
-    def close(self) -> None:
-        """Let go of what this process holds."""
-        if self.metrics is not None:
-            self.metrics.close()
-        if self._durable is not None:
-            self._durable.close()
-        self._copier.store.close()
-        self._folder_lock.close()
-
-    def handle(self, come: Iterable[Heard], link: SiteLink) -> None:
-        """Take what has come together, and answer on a link that is for this time only."""
-        self.link, self._said = link, {}
-        if self.responder is not None:
-            self.responder.link = link
-        with threadpool_limits(limits=1):
-            for heard in come:
-                self._take(heard)
-        self._say()
-
-    def open_metrics(self) -> None:
-        """Tell figures from now on, where the settings say."""
-        self.metrics = Metrics(self.config.report, self.name, self._figures)
-
-    def write_metrics(self) -> None:
-        """Bring them up to date."""
-        if self.metrics is not None:
-            self.metrics.write()
 
     def stop(self, *_: Any) -> None:
         """End soon."""
         self.stopping = True
 
-    def _take(self, heard: Heard) -> None:
-        if heard.branch == "link":
-            if self.responder is not None:
-                self.responder.here()
-            return
-        if heard.branch == "status":
-            self._coordinator_is(heard.status)
-            return
+    def close(self) -> None:
+        """Close the journal of the run; another process can go on with it."""
+        if isinstance(self.state, Running):
+            self.state.journal.close()
+
+    def take(self, heard: Heard) -> None:
+        """Act on what has come.
+
+        Raises
+        ------
+        JournalError, CopyError, OSError
+            When something could not be written down: nothing may follow from it.
+        """
+        handlers: dict[str, Callable[[Message], State]] = {
+            "call": self._called,
+            "plan": self._planned,
+            "question": self._asked,
+            "aside": self._set_aside,
+            "ended": self._ended,
+        }
         message = heard.message
-        if message is None:
-            return
-        takers = {"call": self._called, "plan": self._planned, "ended": self._ended}
+        with self._surviving():
+            if heard.branch == "link" or self._is_new_coordinator(heard):
+                self._report_state()
+            elif message is not None and message.kind in handlers:
+                self.state = handlers[message.kind](message)
+        self._say()
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """No message ends the owner's process, but for what could not be written down."""
         try:
-            if message.kind in takers:
-                takers[message.kind](message)
-            elif message.kind == "aside":
-                self._set_aside(message)
-            elif self.responder is not None:
-                self.responder.take(heard.branch, message)
-                self._finish()
+            yield
         except (JournalError, CopyError, OSError):
-            # Nothing may follow from what could not be written down.
             raise
         except AgreementError as error:
             self._trouble(str(error), str(error))
         except Exception as error:
-            # No message ends the owner's process.
             self._trouble(f"{type(error).__name__}: {error}", told(error))
 
-    def _coordinator_is(self, status: Mapping[str, Any]) -> None:
-        boot = str(status.get("boot", ""))
-        if status.get("state") == "here" and boot != self._coordinator:
-            self._coordinator = boot
-            if self.responder is not None:
-                self.responder.here()
-                self._finish()
+    def _is_new_coordinator(self, heard: Heard) -> bool:
+        boot, before = str(heard.status.get("boot", "")), self._coordinator
+        if heard.branch != "status" or str(heard.status.get("state")) != "here" or boot == before:
+            return False
+        self._coordinator = boot
+        return True
+
+    def _report_state(self) -> None:
+        """Tell a coordinator that may have forgotten it."""
+        if isinstance(self.state, Finished):
+            self._report("done", self.state.agreement.run)
+        if isinstance(self.state, Running):
+            self.state.responder.here()
+
+    def _report(self, kind: str, run: str = "", **about: str | int) -> None:
+        self.link.reply(Message(kind, run, about))
 
     def _trouble(self, why: str, public: str) -> None:
         """Log what is wrong; others are told only so much."""
-        self.problem, self._told = why, public
+        self.problem, self._public_problem = why, public
         _LOG.error("%s", why)
-        self._say()
 
     def _say(self) -> None:
-        assert self.link is not None
-        run = "" if self.agreement is None else self.agreement.run
-        said = {"run": run, "problem": self._told[:500]}
+        run = self.state.agreement.run if isinstance(self.state, Running) else ""
+        said = {"run": run, "problem": self._public_problem[:500]}
         if said != self._said:
             self._said = said
             self.link.say(**said)
 
-    def _report(self, kind: str, run: str = "", **about: str | int) -> None:
-        assert self.link is not None
-        self.link.reply(Message(kind, run, about))
-
     # --- before a run ------------------------------------------------------------------------
 
-    def _called(self, message: Message) -> None:
-        """Somebody asks who can take part: read the source, say yes or why not."""
-        call = str(message.about.get("call", ""))
-        folder = self.config.state / "calls" / folder_name(call)
+    def _called(self, message: Message) -> State:
+        """The coordinator asks who can take part: read the source, say yes or why not."""
+        call, path = str(message.about.get("call", "")), self.settings.state / CALLED
         try:
-            grid = grid_from(json.loads(message.data))
-            if not (folder / READINGS).exists():
-                shutil.rmtree(self.config.state / "calls", ignore_errors=True)
-                folder.mkdir(parents=True, mode=0o700)
-                self._tables("read", self.path, folder, grid)
-            taken = Snapshot.load(folder / READINGS)
-            if not taken.alive.any():
-                raise TableError("there is no reading within the network's times")
-        except (FLFLError, ValueError, RecursionError, OSError) as error:
-            why = str(error)[:500] if isinstance(error, AgreementError) else AT_HOME
+            called = load(path)
+            if called is None or called["call"] != call:
+                grid = from_bytes(TimeGrid, message.data)
+                taken = self._tables.read(self.settings.readings, grid)
+                if not taken.alive.any():
+                    raise TableError("there is no reading within the network's times")
+                save(path, {"call": call, **taken.plain()})
+                _LOG.info("ready with %d sensors", int(taken.alive.sum()))
+        except (FLFLError, OSError) as error:
+            why = str(error)[:500] if isinstance(error, AgreementError) else NOT_TOLD
             self._trouble(f"cannot take part: {error}", why)
             self._report("unable", call=call, why=why)
-            return
-        self.problem = self._told = ""
-        _LOG.info("ready with %d sensors", int(taken.alive.sum()))
+            return self.state
+        self.problem = self._public_problem = ""
         self._report("ready", call=call)
+        return self.state
+
+    def _called_to(self, agreement: Agreement) -> Snapshot | None:
+        """The readings that were read for this run."""
+        called = load(self.settings.state / CALLED)
+        if called is None or called.pop("call") != agreement.call:
+            return None
+        return Snapshot.of(called)
 
     # --- a run -------------------------------------------------------------------------------
 
-    def _planned(self, message: Message) -> None:
-        if message.run in self._done:
-            self._report("done", message.run)
-            return
-        if self.agreement is not None and message.run == self.agreement.run:
-            return
+    def _resume(self) -> None:
+        """Go on with the run that an earlier process was in."""
+        for path in (self.settings.state / "runs").glob(f"*/{JOURNAL}"):
+            with self._surviving():
+                agreement = Agreement.from_bytes((path.parent / AGREEMENT).read_bytes())
+                self.state = self._begin(agreement)
+
+    def _planned(self, message: Message) -> State:
+        if isinstance(self.state, Running) and message.run == self.state.agreement.run:
+            self._report_state()
+            return self.state
         agreement = Agreement.from_bytes(message.data)
-        if agreement.run != message.run or agreement.network != self.network:
+        if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was announced is another run than it says")
-        if self.name not in agreement.sites:
+        if self.settings.name not in agreement.sites:
             _LOG.info("run %s is without this site", agreement.run)
-            return
-        digest = "" if self.roster is None else self.roster.digest.hex()
-        check_terms(agreement, self.config.terms, digest)
+            return self.state
+        roster = "" if self.home.roster is None else self.home.roster.digest.hex()
+        check_terms(agreement, self.settings.terms, roster)
         folder = self._folder(agreement.run)
-        if (folder / WRITTEN).exists():
-            self._done.add(agreement.run)
-            self.runs += 1
-            if not (folder / JOURNAL).exists():
-                self._report("done", agreement.run)
-                return
-            # The last answer may not have arrived: it can be asked for until the run has ended.
-        source = self.config.state / "calls" / folder_name(agreement.call) / READINGS
-        if self.agreement is not None and not source.exists():
+        if (folder / WRITTEN).exists() and not (folder / JOURNAL).exists():
+            self._report("done", agreement.run)
+            return self.state
+        taken = self._called_to(agreement)
+        if isinstance(self.state, Running) and taken is None:
             # A broker may bring back what it kept of an older run: that ends no other.
             _LOG.warning("run %s is not the one that this site was called to", agreement.run)
-            return
-        self._leave("another run begins")
-        for other in (self.config.state / "runs").glob("*"):
+            return self.state
+        self.state = self._left("another run begins")
+        for other in (self.settings.state / "runs").glob("*"):
             if other != folder:
                 # Of a run whose end this site did not hear of.
                 self._forget(other.name)
-        self._begin(agreement, folder, source)
-
-    def _begin(self, agreement: Agreement, folder: Path, source: Path) -> None:
-        assert self.link is not None
-        if not (folder / PLAN).exists():
-            if not source.exists():
+        if not (folder / AGREEMENT).exists():
+            if taken is None:
                 raise AgreementError("the run was announced before this site's readings were read")
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Snapshot.load(source).save(folder / READINGS)
-            save_text(folder / PLAN, agreement.to_bytes())
+            save(folder / READINGS, taken.plain())
+            save_bytes(folder / AGREEMENT, agreement.to_bytes())
         elif not (folder / READINGS).exists():
             raise AgreementError("this site has left the run, and cannot come back to it")
-        security = self._security(agreement, folder)
-        self.client = self._client(agreement, folder, security)
-        site = Site(self.name, self.client, PROTOCOL, security)
-        self._durable = DurableSite(site, folder / JOURNAL)
-        self.agreement = agreement
-        self.responder = Responder(
-            self._durable, self.link, agreement.run, self.config.again, self._refused
-        )
-        _LOG.info("in run %s; %d answers replayed", agreement.run, self._durable.replayed)
-        self.responder.here()
-        self._say()
-        self._finish()
+        return self._begin(agreement)
 
-    def _client(self, agreement: Agreement, folder: Path, security: SecureClient | None) -> Client:
-        """The site's program: clean readings with the copier on one side, messages on the other."""
-        owner = Owner(self._table(agreement, folder), self._copier, self._floor)
-        return Client(owner, agreement.plan, security)
+    def _begin(self, agreement: Agreement) -> State:
+        """Be in a run whose folder is there; what was answered before is replayed."""
+        folder, name, security = self._folder(agreement.run), self.settings.name, None
+        if agreement.secure:
+            if self.home.identity is None or self.home.roster is None:
+                raise AgreementError("the run has secure sums, and this site has no identity")
+            own = secret(folder / SECRET)
+            security = SecureClient(name, self.home.identity, self.home.roster, own)
+        client = self.home.client(agreement, self._readings(agreement), security)
+        journal = DurableSite(Site(name, client, PROTOCOL, security), folder / JOURNAL)
+        responder = Responder(journal, self.link, agreement.run, self.settings.again, self._refused)
+        _LOG.info("in run %s; %d answers replayed", agreement.run, journal.replayed)
+        responder.here()
+        return self._finish(Running(agreement, client, journal, responder))
 
-    def _security(self, agreement: Agreement, folder: Path) -> SecureClient | None:
-        if not agreement.secure:
-            return None
-        if self.identity is None or self.roster is None:
-            raise AgreementError("the run has secure sums, and this site has no identity or roster")
-        secret = home.own_secret(folder / SECRET)
-        return SecureClient(self.name, self.identity, self.roster, secret)
-
-    def _table(self, agreement: Agreement, folder: Path) -> Table:
-        taken = Snapshot.load(folder / READINGS)
-        return home.table_of(
-            taken, self.name, agreement.grid, agreement.geography, agreement.centre
-        )
-
-    def _effort(self, grid: TimeGrid) -> Effort:
-        secret = home.own_secret(self.config.state / home.SECRET)
-        return home.effort_of(self.config.out, grid, secret)
+    def _readings(self, agreement: Agreement) -> Snapshot:
+        return Snapshot.of(load(self._folder(agreement.run) / READINGS))
 
     def _folder(self, run: str) -> Path:
-        return self.config.state / "runs" / folder_name(run)
+        return self.settings.state / "runs" / folder_name(run)
+
+    def _asked(self, message: Message) -> State:
+        if not isinstance(self.state, Running):
+            self.link.dropped["no run"] += 1
+            return self.state
+        self.state.responder.take(message)
+        return self._finish(self.state)
 
     def _refused(self, error: Exception) -> None:
         why = str(error.__cause__ or error)
         self._trouble(f"refused a question: {why}", f"refused a question: {told(error)}")
 
-    def _finish(self) -> None:
+    def _finish(self, state: Running) -> State:
         """The last question is answered: write what was recovered. It stays here."""
-        if self.client is None or not self.client.finished or self.agreement is None:
-            self._say()
-            return
-        run = self.agreement.run
-        if run not in self._done:
-            self._write(self.agreement, home.finish(self.client, self._effort(self.agreement.grid)))
-            self._done.add(run)
+        if not state.client.finished:
+            return state
+        agreement = state.agreement
+        if not isinstance(state, Finished):
+            if not (self._folder(agreement.run) / WRITTEN).exists():
+                result = finish(state.client, self.settings, agreement.grid)
+                self._write(agreement, self._readings(agreement), result)
+                _LOG.info("run %s is done: %s", agreement.run, self.settings.out.file)
             self.runs += 1
-            _LOG.info("run %s is done: %s", run, self.config.out.file)
-        self._report("done", run)
+        self._report("done", agreement.run)
+        return Finished(agreement, state.client, state.journal, state.responder)
 
-    def _write(self, agreement: Agreement, result: Recovered) -> None:
+    def _write(self, agreement: Agreement, taken: Snapshot, result: Recovered) -> None:
         """The owner's own files."""
-        folder = self._folder(agreement.run)
-        save_arrays(folder / RESULT, vars(result))
-        self._tables("write", self.path, folder, agreement.grid)
-        save_text(folder / WRITTEN, b"")
+        self._tables.write(self.settings.out, taken, agreement.grid, result)
+        save_bytes(self._folder(agreement.run) / WRITTEN, b"")
+
+    # --- the end of a run --------------------------------------------------------------------
+
+    def _ended(self, message: Message) -> State:
+        if isinstance(self.state, Running) and message.run == self.state.agreement.run:
+            why = str(message.about.get("why", ""))
+            self.state = self._left(f"the run failed: {why}" if why else "")
+        else:
+            # Of a run that an earlier process of this site was in: its secrets are still here.
+            self._forget(message.run)
+        written = (self._folder(message.run) / WRITTEN).exists()
+        if isinstance(self.state, Waiting) and message.data and not written:
+            self._join(message)
+        return self.state
 
     def _join(self, message: Message) -> None:
         """Finish at home with what a run published that this site had no part in."""
         agreement, network = unpack_network(message.data)
-        if agreement.run != message.run or agreement.network != self.network:
+        if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was published is another run than it says")
-        folder = self._folder(agreement.run)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._tables("read", self.path, folder, agreement.grid)
-        table = self._table(agreement, folder)
-        effort = self._effort(agreement.grid)
-        self._write(agreement, home.join(table, effort, network, self._copier.store))
-        self._forget(agreement.run)
-        _LOG.info("joined run %s: %s", agreement.run, self.config.out.file)
+        taken = self._tables.read(self.settings.readings, agreement.grid)
+        self._write(agreement, taken, self.home.join(agreement, network, taken))
+        _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
-    def _ended(self, message: Message) -> None:
-        if self.agreement is not None and message.run == self.agreement.run:
-            why = str(message.about.get("why", ""))
-            self._leave(f"the run failed: {why}" if why else "")
-        else:
-            # Of a run that an earlier process of this site was in: its secrets are still here.
-            self._forget(message.run)
-        if self.agreement is None and message.data and not self._written(message.run):
-            self._join(message)
-
-    def _written(self, run: str) -> bool:
-        return (self._folder(run) / WRITTEN).exists()
-
-    def _set_aside(self, message: Message) -> None:
+    def _set_aside(self, message: Message) -> State:
         # One that was late may be about an earlier run.
-        if self.agreement is not None and message.run == self.agreement.run:
-            why = str(message.about.get("why", ""))
-            self._leave(f"the run goes on without this site: {why}")
+        if not isinstance(self.state, Running) or message.run != self.state.agreement.run:
+            return self.state
+        why = str(message.about.get("why", ""))
+        return self._left(f"the run goes on without this site: {why}")
 
-    def _leave(self, why: str) -> None:
+    def _left(self, why: str) -> State:
         """Take no more part in the run that this site is in."""
-        if self.agreement is None:
-            return
-        if why:
-            self._trouble(why, why)
-        if self._durable is not None:
-            self._durable.close()
-        self._forget(self.agreement.run)
-        self.responder = self.agreement = self.client = self._durable = None
+        if isinstance(self.state, Running):
+            if why:
+                self._trouble(why, why)
+            self.state.journal.close()
+            self._forget(self.state.agreement.run)
+        return Waiting()
 
     def _forget(self, run: str) -> None:
         """Remove a run's secrets: what is not kept cannot be taken."""
-        Journal.remove(self._folder(run) / JOURNAL)
-        for name in (SECRET, READINGS, RESULT):
-            (self._folder(run) / name).unlink(missing_ok=True)
+        folder = self._folder(run)
+        Journal.remove(folder / JOURNAL)
+        for name in (SECRET, READINGS):
+            (folder / name).unlink(missing_ok=True)
 
     def _figures(self) -> dict[str, float]:
-        dropped = 0 if self.link is None else sum(self.link.dropped.values())
+        running = self.state if isinstance(self.state, Running) else None
         return {
-            "flfl_connected": float(self.link is not None and self.link.connected),
-            "flfl_in_run": float(self.agreement is not None),
-            "flfl_answers_total": 0 if self.responder is None else self.responder.answers,
+            "flfl_connected": float(self.link.connected),
+            "flfl_in_run": float(running is not None),
+            "flfl_answers_total": 0 if running is None else running.responder.answers,
             "flfl_runs_total": self.runs,
-            "flfl_dropped_total": dropped,
+            "flfl_dropped_total": sum(self.link.dropped.values()),
         }
 
 
-def in_own_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
-    """Read or write the owner's tables in another process."""
-    command = [sys.executable, "-m", "flfl.service.tables", verb, str(path), str(folder)]
+def read_here(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
+    """Read the owner's source in this process."""
+    from flfl.service.tables import read_source
+
+    return read_source(settings, grid)
+
+
+def write_here(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
+    """Write the owner's files in this process."""
+    from flfl.service.tables import write_tables
+
+    write_tables(out, taken, grid, result)
+
+
+def _read_apart(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
+    taken = _apart(read_here, settings, grid)
+    assert isinstance(taken, Snapshot)
+    return taken
+
+
+def _write_apart(*arguments: Any) -> None:
+    _apart(write_here, *arguments)
+
+
+def _apart(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do some work in a process of its own, which then ends."""
+    context = multiprocessing.get_context("spawn")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=_send_result, args=(its, work, arguments), daemon=True)
+    process.start()
+    its.close()
     try:
-        result = subprocess.run(
-            [*command, json.dumps(asdict(grid))],
-            capture_output=True,
-            text=True,
-            timeout=_READING_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        raise TableError(f"the tables took more than {_READING_SECONDS:g} s") from None
-    if result.returncode:
-        lines = result.stderr.strip().splitlines() or ["it ended without a word"]
-        raise TableError(lines[-1])
+        if not mine.poll(_TABLE_SECONDS):
+            raise TableError(f"the tables took more than {_TABLE_SECONDS:g} s")
+        result = mine.recv()
+    except EOFError:
+        raise TableError("the process that handles the tables was killed") from None
+    finally:
+        process.kill()
+        process.join()
+        mine.close()
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _send_result(pipe: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        pipe.send(work(*arguments))
+    except (FLFLError, OSError) as error:
+        pipe.send(error)
+
+
+def main(arguments: list[str]) -> int:
+    """``CONFIG [--once]``."""
+    path = Path(arguments[0])
+    try:
+        settings = read_settings(SiteSettings, path)
+        start_logging(settings.report, settings.name)
+        with (
+            threadpool_limits(limits=1),
+            closing(Home.open(settings, str(path))) as home,
+            closing(connect(settings.broker, settings.network, settings.name)) as link,
+            closing(SiteService(home, link)) as service,
+        ):
+            signal.signal(signal.SIGTERM, service.stop)
+            signal.signal(signal.SIGINT, service.stop)
+            service.serve("--once" in arguments)
+    except (FLFLError, OSError) as error:
+        sys.stderr.write(f"flfl: {error}\n")
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

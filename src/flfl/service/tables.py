@@ -1,70 +1,64 @@
-"""Reads an owner's source and writes its result, in a process of its own.
-
-Table readers are large; a site that waits for months should not be. ``python -m
-flfl.service.tables read|write CONFIG FOLDER`` does one thing and ends. What is wrong goes to
-stderr as one line.
-"""
+"""Reads an owner's source (a file, a folder or a database) and writes its result."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.estimate import Recovered
-from flfl.errors import FLFLError, InputError
+from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.io.read import SENTINELS, from_frame, read_readings
-from flfl.io.sensors import Sensors, read_sensors
+from flfl.io.sensors import read_sensors
 from flfl.io.table import Table
 from flfl.io.write import write_result
-from flfl.service.config import OutSettings, ReadingSettings, SiteConfig, read_config
 from flfl.service.grid import TimeGrid
-from flfl.service.sources import Snapshot, align, load_arrays
+from flfl.service.home import Snapshot
 
-READINGS, RESULT = "readings.npz", "result.npz"
+Array = NDArray[np.float64]
 
 
-def snapshot(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
-    """The owner's readings on the network's times."""
-    chosen = [settings.file, settings.folder, settings.query]
-    if sum(one is not None for one in chosen) != 1:
-        raise InputError(
-            "give one of file, folder and query", where="[readings]", remedy="Remove the others"
-        )
-    if settings.file is not None:
-        tables = [(str(settings.file), _file(settings.file, settings))]
-    elif settings.folder is not None:
-        tables = [(str(p), _file(p, settings)) for p in _files(settings.folder)]
-    else:
+def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
+    """The owner's readings on the network's times.
+
+    Raises
+    ------
+    InputError
+        For a source that cannot be read, or whose times are not the network's.
+    """
+    if settings.query is not None:
         tables = [("the query", _query(settings))]
+    else:
+        paths = [settings.file] if settings.file is not None else _files(settings.folder)
+        tables = [(str(path), _file(path, settings)) for path in paths]
     ids = tuple(dict.fromkeys(name for _, table in tables for name in table.sensor_ids))
     values = np.full((len(ids), grid.slots), np.nan)
     for where, table in tables:
         rows = [ids.index(name) for name in table.sensor_ids]
-        new = align(_stamps(table, where), table.values.to_numpy(), table.sensor_ids, grid, where)
-        values[rows] = _joined(values[rows], new, settings.duplicates, where)
-    sensors = Sensors.bare(ids)
-    if settings.sensors is not None:
-        sensors = read_sensors(settings.sensors, ids)
-    notes = tuple(note for _, table in tables for note in table.notes)
-    return Snapshot(ids, values, sensors.coordinates, sensors.kind or "", notes)
+        values[rows] = _joined(
+            values[rows], _aligned(table, grid, where), settings.duplicates, where
+        )
+    if settings.sensors is None:
+        return Snapshot(ids, values, None, "")
+    sensors = read_sensors(settings.sensors, ids)
+    return Snapshot(ids, values, sensors.coordinates, sensors.kind or "")
 
 
 def _file(path: Path, settings: ReadingSettings) -> Table:
     return read_readings(
         path,
-        layout=settings.layout,  # type: ignore[arg-type]
+        layout=settings.layout,
         time_column=settings.time_column,
         sensor_column=settings.sensor_column,
         value_column=settings.value_column,
         sentinels=_sentinels(settings),
-        duplicates=settings.duplicates,  # type: ignore[arg-type]
+        duplicates=settings.duplicates,
     )
 
 
@@ -72,11 +66,11 @@ def _sentinels(settings: ReadingSettings) -> tuple[float, ...]:
     return SENTINELS if settings.missing is None else tuple(settings.missing)
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path | None) -> list[Path]:
     suffixes = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
     found = sorted(
         path
-        for path in (folder.iterdir() if folder.is_dir() else ())
+        for path in (folder.iterdir() if folder is not None and folder.is_dir() else ())
         if path.is_file() and suffix_of(path) in suffixes and not path.name.startswith(".")
     )
     if not found:
@@ -88,7 +82,31 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def _joined(old: Any, new: Any, duplicates: str, where: str) -> Any:
+def _aligned(table: Table, grid: TimeGrid, where: str) -> Array:
+    """A table's readings at their slots (m, N)."""
+    index = table.values.index
+    if not isinstance(index, pd.DatetimeIndex):
+        raise InputError(
+            "the rows have numbers, not times", where=where, remedy="Give the times of the readings"
+        )
+    ticks = index.as_unit("us").asi8
+    if (ticks % 1_000_000).any():
+        raise InputError("the times have fractions of seconds", where=where)
+    slots = grid.slots_of(ticks // 1_000_000, where)
+    inside = slots >= 0
+    if not inside.any():
+        raise InputError(
+            f"no reading lies within the network's times, {grid.slots} slots of {grid.step} from"
+            f" {grid.start}",
+            where=where,
+            remedy="Check the times (UTC), or agree on another grid",
+        )
+    values = np.full((len(table.sensor_ids), grid.slots), np.nan)
+    values[:, slots[inside]] = table.values.to_numpy()[inside].T
+    return values
+
+
+def _joined(old: Array, new: Array, duplicates: str, where: str) -> Array:
     """A later file adds to the earlier ones; where both have a reading, the rule decides."""
     both = ~np.isnan(old) & ~np.isnan(new) & (old != new)
     if both.any() and duplicates == "refuse":
@@ -160,34 +178,16 @@ def _wide(frame: pd.DataFrame, settings: ReadingSettings) -> pd.DataFrame:
     return single.unstack(sensor).rename_axis(columns=None).astype(float)
 
 
-def _stamps(table: Table, where: str) -> np.ndarray:
-    index = table.values.index
-    if not isinstance(index, pd.DatetimeIndex):
-        raise InputError(
-            "the rows have numbers, not times", where=where, remedy="Give the times of the readings"
-        )
-    ticks = index.as_unit("us").asi8
-    if (ticks % 1_000_000).any():
-        raise InputError("the times have fractions of seconds", where=where)
-    return ticks // 1_000_000
-
-
-def result_table(taken: Snapshot, grid: TimeGrid) -> Table:
-    """The readings of a snapshot as a table."""
-    index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
-    frame = pd.DataFrame(taken.values.T, index, list(taken.ids))
-    return from_frame(frame)
-
-
 def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
     """The owner's own files, from the readings and what was recovered of those sensors that have
     any."""
-    table = result_table(taken, grid)
-    known, alive = table.known, taken.alive
+    index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
+    table = from_frame(pd.DataFrame(taken.values.T, index, list(taken.ids)))
+    known = table.known
 
-    def whole(part: np.ndarray) -> np.ndarray:
+    def whole(part: Any) -> Array:
         filled = np.full(known.shape, np.nan)
-        filled[:, alive] = part.T
+        filled[:, taken.alive] = part.T
         return filled
 
     estimate, lower, upper = whole(result.estimate), whole(result.lower), whole(result.upper)
@@ -195,31 +195,3 @@ def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Reco
     lower = np.where(known, values, np.minimum(lower, estimate))
     upper = np.where(known, values, np.maximum(upper, estimate))
     write_result(out.file, out.flags, table, values, lower, upper)
-
-
-def in_this_process(verb: str, path: Path, folder: Path, grid: TimeGrid) -> None:
-    """Read or write the tables of the site that the settings at ``path`` describe."""
-    config = read_config(path, SiteConfig)
-    if verb == "read":
-        snapshot(config.readings, grid).save(folder / READINGS)
-    else:
-        taken, found = Snapshot.load(folder / READINGS), load_arrays(folder / RESULT)
-        write_tables(config.out, taken, grid, Recovered(**found))
-
-
-def main(arguments: list[str]) -> int:
-    """``read CONFIG FOLDER GRID`` or ``write CONFIG FOLDER GRID``."""
-    try:
-        verb, path, folder, grid = arguments
-        in_this_process(verb, Path(path), Path(folder), TimeGrid(**json.loads(grid)))
-    except FLFLError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except OSError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,5 @@
-"""Who carries the messages: same protocol, same bits.
+"""Who carries the messages: one process (``local``), an MQTT broker (``mqtt``) or Flower.
 
-``inprocess`` has all parties in one process. Between machines each party has a link (``link``);
-``dispatcher`` and ``responder`` are the coordinator's and a site's part of a run on any link.
+They know nothing of the maths, nor of what is secret: the same state machines give and take the
+same bytes. ``dispatcher`` and ``responder`` are the two sides of a run between machines.
 """

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
+from flfl.config import DeadlineSettings
 from flfl.errors import FLFLError
-from flfl.protocol.journal import JournalError
+from flfl.protocol.journal import DurableCoordinator, JournalError
 from flfl.protocol.messages import bytes_by_kind, sender
-from flfl.protocol.session import Envelope
+from flfl.protocol.session import Coordinator, Envelope
 from flfl.protocol.traffic import Traffic
-from flfl.secagg.wire import FORM, question_span
 from flfl.transport.link import CoordinatorLink, Heard, Message
+from flfl.transport.local import Tap
 
 _LOG = logging.getLogger("flfl.coordinator")
-Tap = Callable[[str, str, bytes], None]
 
 
 class StalledError(FLFLError):
@@ -27,53 +26,6 @@ class StalledError(FLFLError):
 
 class RefusedBySiteError(FLFLError):
     """A site refuses a question that the run cannot do without."""
-
-
-class Coordinating(Interface):
-    """What is conducted: a :class:`~flfl.protocol.session.Coordinator`, or one that
-    remembers."""
-
-    @property
-    def done(self) -> bool:
-        """Whether the program has ended."""
-
-    @property
-    def broken(self) -> bool:
-        """Whether an error has ended it."""
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Those that are in the run."""
-
-    def start(self) -> list[Envelope]:
-        """The first messages to send."""
-
-    def receive(self, data: bytes) -> list[Envelope]:
-        """Take an answer."""
-
-    def absent(self, site: str) -> list[Envelope]:
-        """Go on without a site."""
-
-    def can_lose(self, site: str) -> bool:
-        """Whether it could."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long is waited for whom.
-
-    Attributes
-    ----------
-    answer_within : seconds that a site has for an answer
-    misses : deadlines that it may miss in a row before the run goes on without it
-    finish_within : seconds that the whole run has
-    quorum : fewer sites than that do not go on: the run pauses until others are back
-    """
-
-    answer_within: float = 300.0
-    misses: int = 3
-    finish_within: float = 86400.0
-    quorum: int = 1
 
 
 @dataclass
@@ -85,32 +37,33 @@ class _Asked:
 
 
 class Dispatcher:
-    """One run.
+    """The coordinator's side of one run: it sends questions, takes answers, and sets sites aside.
 
     Parameters
     ----------
+    quorum : with fewer sites the run pauses until others are back
     again : a site that says it is waiting is not sent its question twice within these seconds
     tap : called with ("up" or "down", site, bytes) for each message
     """
 
     def __init__(
         self,
-        coordinator: Coordinating,
+        coordinator: Coordinator | DurableCoordinator,
         link: CoordinatorLink,
         run: str,
         traffic: Traffic,
-        patience: Patience | None = None,
+        deadlines: DeadlineSettings,
+        quorum: int = 1,
         tap: Tap | None = None,
         again: float = 1.0,
     ) -> None:
         self.coordinator, self.link, self.run, self.traffic = coordinator, link, run, traffic
-        self.patience = patience or Patience()
+        self.deadlines, self.quorum = deadlines, quorum
         self.aside: dict[str, str] = {}
         self.paused = ""
         self.dropped: Counter[str] = Counter()
-        self._tap, self._again = tap or _nobody, again
+        self._tap, self._again = tap, again
         self._asked: dict[str, _Asked] = {}
-        self._shared: Message | None = None
         self._began = time.monotonic()
 
     @property
@@ -135,9 +88,7 @@ class Dispatcher:
         """Something came from a site."""
         message = heard.message
         if heard.branch == "link":
-            # Perhaps it is the broker that has forgotten everything.
-            if self._shared is not None:
-                self.link.share(self._shared)
+            # The broker may have forgotten everything.
             self._post_again(list(self._asked))
         if heard.branch != "from" or message is None:
             return
@@ -146,7 +97,7 @@ class Dispatcher:
         if message.run != self.run:
             self._drop("another run", heard.name)
         elif message.kind == "here":
-            self._is_here(heard.name, message.about.get("lacks"))
+            self._is_here(heard.name)
         else:
             self._answered(heard.name, message)
 
@@ -158,23 +109,19 @@ class Dispatcher:
         StalledError
             When the whole run is late.
         """
-        now, patience = time.monotonic(), self.patience
-        left = self._began + patience.finish_within - now
+        now, deadlines = time.monotonic(), self.deadlines
+        left = self._began + deadlines.finish_within - now
         if left <= 0:
             late = ", ".join(self._asked) or "nobody"
             raise StalledError(
-                f"the run did not finish within {patience.finish_within:g} s;"
+                f"the run did not finish within {deadlines.finish_within:g} s;"
                 f" it was waiting for {late}"
             )
         for site, asked in list(self._asked.items()):
-            if self._asked.get(site) is asked and now - asked.since >= patience.answer_within:
+            if self._asked.get(site) is asked and now - asked.since >= deadlines.answer_within:
                 self._missed(site, asked, now)
-        deadlines = [a.since + patience.answer_within - now for a in self._asked.values()]
-        return max(0.0, min([left, *deadlines]))
-
-    def end(self) -> None:
-        """Take the shared question back."""
-        self.link.unshare()
+        due = [asked.since + deadlines.answer_within - now for asked in self._asked.values()]
+        return max(0.0, min([left, *due]))
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -190,7 +137,8 @@ class Dispatcher:
         if sender(message.data) not in (None, site):
             self._drop("another site's name", site)
             return
-        self._tap("up", site, message.data)
+        if self._tap is not None:
+            self._tap("up", site, message.data)
         try:
             envelopes = self.coordinator.receive(message.data)
         except FLFLError as error:
@@ -207,27 +155,23 @@ class Dispatcher:
             raise RefusedBySiteError(f"{why} (the run cannot go on without {site})")
         self._go_on_without(site, f"it refuses: {why}")
 
-    def _is_here(self, site: str, lacks: str | int | None) -> None:
+    def _is_here(self, site: str) -> None:
         if site in self.aside:
             self._tell_aside(site)
-        asked, shared = self._asked.get(site), self._shared
-        if asked is None or time.monotonic() - asked.sent < self._again:
-            return
-        if shared is not None and lacks == shared.id:
-            # It should have been kept for whoever comes; now it goes to this site alone.
-            self.link.tell(site, shared)
-        self._post_again([site])
+        asked = self._asked.get(site)
+        if asked is not None and time.monotonic() - asked.sent >= self._again:
+            self._post_again([site])
 
     # --- lateness ----------------------------------------------------------------------------
 
     def _missed(self, site: str, asked: _Asked, now: float) -> None:
         asked.missed += 1
         asked.since = now
-        if asked.missed < self.patience.misses:
+        if asked.missed < self.deadlines.misses:
             _LOG.warning("%s missed a deadline (%d)", site, asked.missed)
             self._post_again([site])
             return
-        total = asked.missed * self.patience.answer_within
+        total = asked.missed * self.deadlines.answer_within
         self._set_aside(site, f"no answer for {total:g} s")
 
     def _set_aside(self, site: str, why: str) -> None:
@@ -239,7 +183,7 @@ class Dispatcher:
         self._post_again([site])
 
     def _can_lose(self, site: str) -> bool:
-        enough = len(self.coordinator.sites) - 1 >= self.patience.quorum
+        enough = len(self.coordinator.sites) - 1 >= self.quorum
         return enough and self.coordinator.can_lose(site)
 
     def _go_on_without(self, site: str, why: str) -> None:
@@ -256,32 +200,13 @@ class Dispatcher:
 
     def _post(self, envelopes: Sequence[Envelope]) -> None:
         self.paused = ""
-        if not envelopes:
-            return
-        self._share(envelopes)
-        now = time.monotonic()
         for site, data in envelopes:
             self.traffic.sent_down(bytes_by_kind(data))
-            self._tap("down", site, data)
-            message = self._addressed(data)
-            self._asked[site] = _Asked(message, now, now)
-            self.link.tell(site, message)
-
-    def _share(self, envelopes: Sequence[Envelope]) -> None:
-        """What the questions have in common is said once, to all."""
-        parts = {_common(data) for _, data in envelopes}
-        if len(parts) == 1 and len(envelopes) > 1 and (common := parts.pop()):
-            self._shared = Message("shared", self.run, {}, common)
-            self.link.share(self._shared)
-
-    def _addressed(self, data: bytes) -> Message:
-        shared = self._shared
-        if shared is not None:
-            start, stop = _span(data)
-            if start < stop and data[start:stop] == shared.data:
-                about: dict[str, str | int] = {"shared": shared.id, "cut": start}
-                return Message("question", self.run, about, data[:start] + data[stop:])
-        return Message("question", self.run, {}, data)
+            if self._tap is not None:
+                self._tap("down", site, data)
+            now = time.monotonic()
+            self._asked[site] = _Asked(Message("question", self.run, {}, data), now, now)
+            self.link.tell(site, self._asked[site].message)
 
     def _post_again(self, sites: Sequence[str]) -> None:
         for site in sites:
@@ -292,17 +217,3 @@ class Dispatcher:
     def _drop(self, why: str, site: str, level: int = logging.WARNING) -> None:
         self.dropped[site] += 1
         _LOG.log(level, "dropped a message of %s: %s", site, why)
-
-
-def _span(data: bytes) -> tuple[int, int]:
-    """Where the part that all sites share stands."""
-    return question_span(data) if data.startswith(FORM) else (0, len(data))
-
-
-def _common(data: bytes) -> bytes:
-    start, stop = _span(data)
-    return data[start:stop]
-
-
-def _nobody(direction: str, site: str, data: bytes) -> None:
-    """Nobody listens."""

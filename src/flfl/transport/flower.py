@@ -1,9 +1,10 @@
 """Flower carries the messages: the one file that knows ``flwr``.
 
-Every Flower message starts a process at a site and waits for a poll, and a site speaks only in
-reply: so it carries a parcel (``parcels``). Nodes have no names. Which site a node stands for is
-known from the signature of its replies, so a SuperNode that was started again under another number
-is recognised, and no node, nor the SuperLink, can answer for a site.
+Each Flower message carries one of ours to a site, where it starts a process that opens the site's
+state folder, answers and ends. All that the site has to say comes back in the reply. Nodes have no
+names: a reply is signed with the key that the roster lists, over the message's nonce and everything
+in the reply. So a SuperNode that was started again under another number is recognised, and no node,
+nor the SuperLink, can answer for a site, change an answer or use an old one.
 """
 
 from __future__ import annotations
@@ -13,111 +14,96 @@ import math
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError
-from flfl.secagg import Roster
-from flfl.transport.link import Heard, Message
-from flfl.transport.parcels import Parcel, ParcelError, check_reply, question, read_parcel, unable
+from flfl.secagg import Identity, Roster
+from flfl.secagg.keys import digest
+from flfl.transport.link import NOT_TOLD, Heard, Message
 
 try:
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
+    from flwr.app import Array, ArrayRecord, Context, RecordDict
     from flwr.app import Message as FlowerMessage
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 except ImportError:  # pragma: no cover - the tests have it
-    raise InputError("the Flower engine needs flwr", remedy="pip install 'flfl[flower]'") from None
+    raise InputError("Flower needs flwr", remedy="pip install 'flfl[flower]'") from None
 
 _LOG = logging.getLogger("flfl.flower")
-_HEAD, _PARTS = "parcel", "parts"
-_ACTION = "flfl"
-_KIND = f"query.{_ACTION}"
-_POLL = 0.5
-_LOOK = 2.0
-"""Seconds between two looks at replies, and at who is there."""
+_RECORD, _ACTION, _NONCE = "flfl", "flfl", 16
+_POLL, _LOOK = 0.5, 2.0
+"""Seconds between two looks at replies, and at which nodes are there."""
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
-"""Seconds before a node is tried again that failed; doubled each time."""
+"""Seconds before a node that failed is tried again; doubled each time."""
 _AGAIN = 30.0
-"""Seconds after which a parcel that holds no question, and so has no deadline of the run's, is
-sent again; doubled each time."""
+"""Seconds after which an announcement that was not answered is sent again; doubled each time. (Of
+questions the run's own deadlines say so.)"""
 _GIVE_UP = 120.0
-"""Seconds that nothing but failures may come of the grid."""
-_GOODBYE = 30.0
-"""Seconds for the last announcement to reach those who are there."""
+"""Seconds of nothing but failures after which the grid is given up."""
+_LAST = 30.0
+"""Seconds for the last announcement to reach the sites."""
 
 
-def seal(parcel: Parcel) -> RecordDict:
-    """A parcel as the content of a Flower message.
-
-    Bytes travel as arrays: Flower cuts those into pieces, and takes what is the same in many
-    parcels once.
-
-    Examples
-    --------
-    >>> parcel = Parcel({"site": "north"}, (Message("answer", "run", {"re": "x"}, b"123"),))
-    >>> unseal(seal(parcel)) == parcel
-    True
-    """
-    arrays = {
-        str(number): Array("uint8", (len(part),), "bytes", part)
-        for number, part in enumerate(parcel.parts())
-    }
-    head = ConfigRecord({"head": parcel.head()})
-    return RecordDict({_HEAD: head, _PARTS: ArrayRecord(arrays)})
+def seal(data: bytes) -> RecordDict:
+    """Bytes as the content of a Flower message: as an array, which Flower cuts into pieces."""
+    return RecordDict({_RECORD: ArrayRecord({"": Array("uint8", (len(data),), "bytes", data)})})
 
 
-def unseal(content: RecordDict) -> Parcel:
-    """The parcel back.
-
-    Raises
-    ------
-    ParcelError
-        For the content of something else.
-    """
-    head = content.config_records.get(_HEAD, ConfigRecord()).get("head")
-    arrays = content.array_records.get(_PARTS, ArrayRecord())
-    names = [str(number) for number in range(len(arrays))]
-    if set(content) != {_HEAD, _PARTS} or not isinstance(head, str) or set(arrays) != set(names):
-        raise ParcelError("this is no parcel")
-    return read_parcel(head, [arrays[name].data for name in names])
+def unseal(content: RecordDict) -> bytes:
+    """The bytes back; a :class:`CodecError` for other content."""
+    arrays = content.array_records.get(_RECORD, ArrayRecord())
+    if set(content) != {_RECORD} or set(arrays) != {""}:
+        raise CodecError("this is no message of FLFL")
+    return bytes(arrays[""].data)
 
 
 # --- the coordinator's side --------------------------------------------------------------------
 
 
+def request(network: str, nonce: bytes, message: Message) -> bytes:
+    """A message to a site, with a nonce that no other has."""
+    return pack([network, nonce, message.to_bytes()])
+
+
+def check_reply(
+    data: bytes, network: str, nonce: bytes, roster: Roster
+) -> tuple[str, dict[str, str], list[Message]]:
+    """Who replied, its status and its messages.
+
+    Raises
+    ------
+    FLFLError
+        For a reply that no site of the roster has signed for this network and nonce.
+    """
+    if not data:
+        raise FLFLError(NOT_TOLD)
+    try:
+        signed, signature = unpack(data)
+        site, *asked, status, messages = unpack(signed)
+        if asked != [network, nonce] or not all(type(text) is str for text in status.values()):
+            raise CodecError("the reply is to another message")
+        roster.verify(site, signature, digest("reply", signed))
+        return site, status, [Message.from_bytes(message) for message in messages]
+    except (ValueError, TypeError, AttributeError):
+        raise CodecError("the reply makes no sense, or is to another message") from None
+
+
 @dataclass
 class _Node:
-    """A node, the site that it has proved to be, and the parcels that it has not answered yet."""
+    """A node, the site that it has proved to be, and the messages that it has not answered."""
 
     number: int
     boot: str
     retry: float
     again: float
     site: str = ""
-    open: dict[str, Parcel] = field(default_factory=dict)
     told: Message | None = None
+    open: dict[str, tuple[bytes, Message]] = field(default_factory=dict)
     retry_at: float = 0.0
     again_at: float = math.inf
-
-
-@dataclass
-class _Words:
-    """What is to be said: to everyone, with every question, and to each site."""
-
-    announced: Message | None = None
-    shared: Message | None = None
-    to: dict[str, Message] = field(default_factory=dict)
-
-    def parcel(self, site: str) -> list[Message]:
-        """All that a process needs which knows nothing but its own disk."""
-        own = self.to.get(site)
-        words = [self.announced]
-        if own is not None and self.shared is not None and own.about.get("shared"):
-            words.append(self.shared)
-        return [message for message in (*words, own) if message is not None]
 
 
 class GridLink:
@@ -131,9 +117,9 @@ class GridLink:
 
     Guarantees
     ----------
-    * A node has one parcel at a time, and a second one only when a site is told the same again.
-    * What was told to a site is in its parcels until one is answered, wherever the site appears.
-    * Only replies to the parcel that was sent, signed with a site's key in the roster, are heard.
+    * A node has one message at a time, and a second one only when it is sent the same again.
+    * What was told to a site is sent until it is answered, wherever the site appears.
+    * Only replies to the message that was sent, signed with a site's key in the roster, are taken.
     """
 
     def __init__(
@@ -141,51 +127,41 @@ class GridLink:
     ) -> None:
         self._grid, self._network, self._roster = grid, network, roster
         self._poll, self._look_every = poll, look
-        self.boot = os.urandom(6).hex()
+        self.boot, self.connected = os.urandom(6).hex(), True
         self.dropped: Counter[str] = Counter()
         self._nodes: dict[int, _Node] = {}
         self._home: dict[str, int] = {}
-        self._words = _Words()
+        self._announced: Message | None = None
+        self._to: dict[str, Message] = {}
         self._overdue: set[str] = set()
         self._heard: deque[Heard] = deque()
         self._looked = self._polled = -math.inf
-        self._singly, self._worked = False, time.monotonic()
+        self._worked = time.monotonic()
         self._progress: tuple[Any, ...] = ()
-
-    connected = True
 
     def wait(self, seconds: float) -> bool:
         """The grid is there as long as this process is."""
         return True
 
     def tell(self, site: str, message: Message) -> bool:
-        """The newest word to a site takes the place of one that it has not had.
+        """The newest message to a site takes the place of one that it has not had.
 
-        The same word again means that the answer is overdue: it may have been lost on the way.
+        The same message again means that the answer is overdue: it may have been lost on the way.
         """
-        if self._words.to.get(site) == message:
+        if self._to.get(site) == message:
             self._overdue.add(site)
-        self._words.to[site] = message
+        self._to[site] = message
         return True
 
     def announce(self, message: Message) -> bool:
-        """To everyone, at the head of every parcel."""
-        self._words.announced = message
+        """To every node, before anything else."""
+        self._announced = message
         return True
-
-    def share(self, message: Message) -> bool:
-        """Goes along with the questions that refer to it."""
-        self._words.shared = message
-        return True
-
-    def unshare(self) -> None:
-        """Leave it out of further parcels."""
-        self._words.shared = None
 
     def say(self, **status: Any) -> None:
-        """Nobody can look on: the log tells how far the run is."""
-        progress = tuple(status.get(name) for name in ("phase", "question", "round", "paused"))
-        if progress != self._progress and status.get("phase") == "run":
+        """Nobody can read a status here: the log tells how far the run is."""
+        progress = tuple(status.get(name) for name in ("run", "question", "round", "paused"))
+        if progress != self._progress and status.get("run"):
             late = ", ".join(status.get("waiting_for", ())) or "nobody"
             _LOG.info("question %s, round %s: waiting for %s", *progress[1:3], late)
         self._progress = progress
@@ -207,17 +183,16 @@ class GridLink:
         return self._heard.popleft() if self._heard else None
 
     def close(self) -> None:
-        """Let those who are there hear the last announcement."""
-        last, until = self._words.announced, time.monotonic() + _GOODBYE
-        self._words.to.clear()
+        """Let those who are there have the last announcement."""
+        self._to.clear()
+        last, until = self._announced, time.monotonic() + _LAST
         while last is not None and time.monotonic() < until:
             self.next(self._poll)
             if all(self._nodes[number].told == last for number in self._home.values()):
                 break
 
-    # --- who is there ----------------------------------------------------------------------
-
     def _look(self) -> None:
+        """Which nodes are there?"""
         now = time.monotonic()
         if now - self._looked < self._look_every:
             return
@@ -225,110 +200,85 @@ class GridLink:
         there = {node.node_id: node.last_activated_at for node in self._grid.get_nodes()}
         for number, node in list(self._nodes.items()):
             if there.get(number) != node.boot:
-                self._gone(node)
+                del self._nodes[number]
+                if self._home.get(node.site) == number:
+                    del self._home[node.site]
+                    self._status(node, {"state": "gone"})
         for number, boot in there.items():
             if number not in self._nodes:
-                # Later nodes stand behind earlier ones: the last to prove itself is a site's home.
-                self._nodes[number] = _Node(number, boot, retry=_RETRY, again=_AGAIN)
+                self._nodes[number] = _Node(number, boot, _RETRY, _AGAIN)
 
-    def _gone(self, node: _Node) -> None:
-        del self._nodes[node.number]
-        if self._home.get(node.site) == node.number:
-            del self._home[node.site]
-            self._status(node, {"state": "gone"})
-
-    def _status(self, node: _Node, status: Mapping[str, Any]) -> None:
-        boot = f"{node.number} {node.boot}"
-        self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
-
-    # --- parcels ---------------------------------------------------------------------------
+    def _due(self, node: _Node) -> Message | None:
+        """What is to be sent to a node; of a site's nodes, only to the last that replied."""
+        if node.site and self._home.setdefault(node.site, node.number) != node.number:
+            return None
+        if self._announced is not None and node.told != self._announced:
+            return self._announced
+        return self._to.get(node.site)
 
     def _send(self) -> None:
         now = time.monotonic()
         for node in self._nodes.values():
-            if now < node.retry_at or not self._has_news(node):
+            again = node.site in self._overdue or now >= node.again_at
+            message = self._due(node)
+            if message is None or now < node.retry_at or (node.open and not again):
                 continue
             self._overdue.discard(node.site)
-            parcel = question(self._network, self._words.parcel(node.site))
-            node.again_at = math.inf if node.site in self._words.to else now + node.again
+            node.again_at = now + node.again if message is self._announced else math.inf
             node.again *= 2
+            nonce = os.urandom(_NONCE)
+            content = seal(request(self._network, nonce, message))
+            sealed = FlowerMessage(content, node.number, f"query.{_ACTION}")
             # One by one: grids differ in what they return for those of many that they do not take.
-            sealed = FlowerMessage(seal(parcel), node.number, _KIND)
             if key := next(iter(self._grid.push_messages([sealed])), ""):
-                node.open[key] = parcel
+                node.open[key] = nonce, message
             else:
-                self._failed(node, "the SuperLink did not take the parcel")
-
-    def _has_news(self, node: _Node) -> bool:
-        overdue = node.site in self._overdue or time.monotonic() >= node.again_at
-        if node.open and not overdue:
-            return False
-        if not node.site:
-            return True
-        if self._home.setdefault(node.site, node.number) != node.number:
-            return False
-        announced = self._words.announced
-        return node.site in self._words.to or (announced is not None and announced != node.told)
+                self._failed(node, "the SuperLink did not take the message")
 
     def _collect(self) -> None:
-        waiting = {key: node for node in self._nodes.values() for key in node.open}
         now = time.monotonic()
-        if not waiting or now - self._polled < self._poll:
+        if now - self._polled < self._poll:
             return
         self._polled = now
-        groups = [[key] for key in waiting] if self._singly else [list(waiting)]
-        for keys in groups:
-            for reply in self._pull(keys, {waiting[key].number for key in keys}):
-                node = waiting.get(reply.metadata.reply_to_message_id)
-                if node is not None:
-                    asked = node.open.pop(reply.metadata.reply_to_message_id, None)
-                    if asked is not None:
-                        self._take(node, asked, reply)
+        for node in list(self._nodes.values()):
+            for key, asked in list(node.open.items()):
+                try:
+                    # One by one: a reply that Flower itself cannot read must cost no other's.
+                    replies = list(self._grid.pull_messages([key]))
+                    self._worked = now
+                except Exception as error:
+                    if now - self._worked > _GIVE_UP:
+                        raise
+                    self._failed(node, f"its reply cannot be read ({error})")
+                    break
+                for reply in replies:
+                    self._take(node, *asked, reply)
 
-    def _pull(self, keys: list[str], numbers: set[int]) -> list[FlowerMessage]:
-        """Replies to these parcels. One that Flower itself cannot read must cost no other's."""
-        try:
-            replies = list(self._grid.pull_messages(keys))
-        except Exception as error:
-            if time.monotonic() - self._worked > _GIVE_UP:
-                raise
-            self._singly = True
-            for number in numbers & set(self._nodes):
-                self._failed(self._nodes[number], f"its reply cannot be read ({error})")
-            return []
-        self._worked = time.monotonic()
-        return replies
-
-    def _take(self, node: _Node, asked: Parcel, reply: FlowerMessage) -> None:
+    def _take(self, node: _Node, nonce: bytes, asked: Message, reply: FlowerMessage) -> None:
         if reply.has_error():
             self._failed(node, f"{reply.error.reason} (Flower's error {reply.error.code})")
             return
         try:
-            parcel = unseal(reply.content)
-            site, status = check_reply(asked, parcel, self._roster)
+            content = unseal(reply.content)
+            site, status, messages = check_reply(content, self._network, nonce, self._roster)
         except FLFLError as error:
-            self._failed(node, str(error))
+            self._failed(node, str(error)[:500])
             return
-        self._arrived(node, site, asked.messages)
-        self._status(node, {**status, "state": "here"})
-        self._heard += [Heard("from", site, message) for message in parcel.messages]
-
-    def _arrived(self, node: _Node, site: str, said: Sequence[Message]) -> None:
-        """A good reply: what was in the parcel has been said, and other parcels are old."""
-        node.open.clear()
-        if site not in self._home or node.site != site:
+        if self._home.get(site) != node.number:
             _LOG.info("%s is at node %d", site, node.number)
-            if self._home.get(node.site) == node.number:
-                del self._home[node.site]
+            self._home = {name: at for name, at in self._home.items() if at != node.number}
             self._home[site] = node.number
         node.site, node.retry, node.again = site, _RETRY, _AGAIN
-        if self._words.announced in said:
-            node.told = self._words.announced
-        if self._words.to.get(site) in said:
-            del self._words.to[site]
+        node.open.clear()
+        if asked == self._announced:
+            node.told = asked
+        if asked == self._to.get(site):
+            del self._to[site]
+        self._status(node, {**status, "state": "here"})
+        self._heard += [Heard("from", site, message) for message in messages]
 
     def _failed(self, node: _Node, why: str) -> None:
-        """No answer, or none that counts: what was to be said stays to be said."""
+        """No answer, or none that counts: what was to be sent stays to be sent."""
         name = node.site or f"node {node.number}"
         _LOG.warning("%s: %s", name, why)
         self.dropped[name] += 1
@@ -338,68 +288,86 @@ class GridLink:
         if node.site:
             self._status(node, {"state": "here", "problem": why[:500]})
 
-
-Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where a parcel has come to: the node's own settings, the run's, and the run's number."""
-
-    node: Settings
-    run: Settings
-    number: int
+    def _status(self, node: _Node, status: Mapping[str, Any]) -> None:
+        boot = f"{node.number} {node.boot}"
+        self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
 
 
-Answer = Callable[[Where, Parcel], Parcel]
-
-
-@dataclass(frozen=True)
-class Start:
-    """How Flower starts a run: its settings and number, the nodes that are there, what connects,
-    and whether the nodes are simulated."""
-
-    settings: Settings
-    run: int
-    nodes: int
-    connect: Callable[[str, Roster], GridLink]
-    simulated: bool = True
-
-
-Serve = Callable[[Start], None]
-
-
-def client_app(answer: Answer) -> ClientApp:
-    """The app that Flower starts at a site for every parcel."""
-    app = ClientApp()
-
-    @app.query(_ACTION)
-    def reply(parcel: FlowerMessage, context: Context) -> FlowerMessage:
-        where = Where(context.node_config, context.run_config, context.run_id)
-        try:
-            answered = answer(where, unseal(parcel.content))
-        except FLFLError as error:
-            _LOG.error("%s", error)
-            answered = unable()
-        except Exception:
-            # Flower would send the text of the error to the SuperLink; it may quote a reading.
-            _LOG.exception("the parcel could not be answered")
-            answered = unable()
-        return FlowerMessage(seal(answered), reply_to=parcel)
-
-    return app
-
-
-def server_app(serve: Serve) -> ServerApp:
-    """The app that Flower starts beside the SuperLink for a run."""
+def server_app(serve: Callable[[Mapping[str, Any], Grid], None]) -> ServerApp:
+    """The app that Flower starts beside the SuperLink: given the run's settings and the grid."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        nodes = len(list(grid.get_node_ids()))
-        # A simulation's grid is in memory; nothing else tells an app where it is.
-        simulated = type(grid).__name__ != "HttpGrid"
-        connect = partial(GridLink, grid)
-        serve(Start(context.run_config, context.run_id, nodes, connect, simulated))
+        serve(context.run_config, grid)
+
+    return app
+
+
+# --- a site's side -----------------------------------------------------------------------------
+
+
+class ReplyLink:
+    """A site's link while it answers one message: all that it sends goes into the reply.
+
+    Raises
+    ------
+    FLFLError
+        For a message of another network.
+    """
+
+    def __init__(self, data: bytes, network: str, name: str, identity: Identity) -> None:
+        try:
+            self._asked, self._nonce, message = unpack(data)
+            came = Message.from_bytes(message)
+        except (ValueError, TypeError):
+            raise CodecError("this is no message of FLFL") from None
+        if self._asked != network:
+            raise FLFLError(f"a message of network {self._asked!r:.80} came to {network!r}")
+        self.heard = Heard("to", name, came)
+        self._name, self._identity, self.connected = name, identity, True
+        self.dropped: Counter[str] = Counter()
+        self._messages: list[bytes] = []
+        self._status: dict[str, str] = {}
+
+    def next(self, seconds: float) -> Heard | None:
+        """Nothing comes but the message."""
+        return None
+
+    def reply(self, message: Message) -> bool:
+        """Into the reply. Whoever replies is here: that needs no message."""
+        if message.kind != "here":
+            self._messages.append(message.to_bytes())
+        return True
+
+    def say(self, **status: Any) -> None:
+        """Into the reply, too."""
+        self._status.update(status)
+
+    def close(self) -> None:
+        """The message is answered."""
+
+    def signed(self) -> bytes:
+        """The reply."""
+        said = [self._name, self._asked, self._nonce, self._status, self._messages]
+        signed = pack(said)
+        return pack([signed, self._identity.sign(digest("reply", signed))])
+
+
+def client_app(answer: Callable[[Mapping[str, Any], bytes], bytes]) -> ClientApp:
+    """The app that Flower starts at a site: given the node's own settings and a message."""
+    app = ClientApp()
+
+    @app.query(_ACTION)
+    def reply(message: FlowerMessage, context: Context) -> FlowerMessage:
+        answered = b""
+        try:
+            answered = answer(context.node_config, unseal(message.content))
+        except FLFLError as error:
+            _LOG.error("%s", error)
+        except Exception:
+            # Flower would send the text of the error to the SuperLink; it may quote a reading.
+            _LOG.exception("the message could not be answered")
+        return FlowerMessage(seal(answered), reply_to=message)
 
     return app

@@ -1,34 +1,33 @@
 """What the two sides of a run need of whoever carries their messages.
 
-An engine between machines gives each party a link. ``dispatcher`` and ``responder`` are written
+A transport between machines gives each party a link. ``dispatcher`` and ``responder`` are written
 against links alone: a broker and Flower's grid carry the same messages between the same parties.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
+from flfl.codec import CodecError, pack, unpack
+
 COORDINATOR = "coordinator"
 """The name of the coordinator among the parties; no site may have it."""
-LARGEST_MESSAGE = 2**26
-"""Bytes of a message, unless told otherwise: a release of 5,000 slots is 2.6 MB at the most."""
-AT_HOME = "it cannot answer; its own log says why"
+NOT_TOLD = "it cannot answer; its own log says why"
 """What others are told of an error at a site: the error itself may quote a reading or a path."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What one party says to another.
+    """What one party sends to another.
 
     Attributes
     ----------
-    kind : ``question``, ``shared``, ``answer``, ``plan``, ...
+    kind : ``call``, ``plan``, ``question``, ``answer``, ...
     run : the run it belongs to; empty outside of runs
     about : small facts (texts and whole numbers)
     data : the bytes that it carries
@@ -39,21 +38,46 @@ class Message:
     about: Mapping[str, str | int] = field(default_factory=dict)
     data: bytes = field(default=b"", repr=False)
 
+    def to_bytes(self) -> bytes:
+        """The byte form, the same for the same message."""
+        return pack([self.kind, self.run, dict(sorted(self.about.items())), self.data])
+
     @property
     def id(self) -> str:
         """The same for the same message, and for no other."""
-        head = json.dumps([self.kind, self.run, dict(self.about)], sort_keys=True)
-        return hashlib.sha256(head.encode() + b"\0" + self.data).hexdigest()[:32]
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:32]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Message:
+        """The message back.
+
+        Raises
+        ------
+        CodecError
+            For anything else.
+
+        Examples
+        --------
+        >>> message = Message("answer", "run", {"re": "x"}, b"123")
+        >>> Message.from_bytes(message.to_bytes()) == message
+        True
+        """
+        value = unpack(data)
+        types = [type(part) for part in value] if isinstance(value, list) else []
+        if types != [str, str, dict, bytes]:
+            raise CodecError("a message must have kind, run, facts and bytes")
+        if not all(type(fact) in (str, int) for fact in value[2].values()):
+            raise CodecError("a message's facts must be texts and whole numbers")
+        return cls(*value)
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Something that came: a message on a branch, from or about whom; or, with no message, that
-    this party is connected anew (``branch`` is then ``"link"``). ``size`` is what it takes while
-    it waits to be read.
+    """Something that came: a message, a party's status, or (``branch`` is ``"link"``) the news that
+    this party is connected anew.
 
     Branches are ``to`` (for this site alone), ``all`` (for everyone), ``from`` (of a site) and
-    ``status`` (who is here, with what to say).
+    ``status``. ``name`` is from or about whom; ``size`` is what it takes while it waits to be read.
     """
 
     branch: str
@@ -79,7 +103,7 @@ class Link(Interface):
         """Change what others are told of this party."""
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Disconnect."""
 
 
 class CoordinatorLink(Link, Interface):
@@ -91,16 +115,10 @@ class CoordinatorLink(Link, Interface):
         """Wait until others can be reached."""
 
     def tell(self, site: str, message: Message) -> bool:
-        """Say something to one site; False when it was not sent. Who gets no answer asks again."""
+        """Send to one site; False when it was not sent. Who gets no answer asks again."""
 
     def announce(self, message: Message) -> bool:
-        """Say something to everyone, also to those who come later, until the next announcement."""
-
-    def share(self, message: Message) -> bool:
-        """Give everyone what the coming questions have in common, until the next such part."""
-
-    def unshare(self) -> None:
-        """Take back what was shared."""
+        """Send to everyone, also to those who come later, until the next announcement."""
 
     def say_again(self) -> None:
         """Repeat this party's status: somebody has written over it."""
@@ -110,4 +128,4 @@ class SiteLink(Link, Interface):
     """A site's link."""
 
     def reply(self, message: Message) -> bool:
-        """Say something to the coordinator."""
+        """Send to the coordinator."""

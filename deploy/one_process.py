@@ -1,0 +1,63 @@
+"""A network's run in one process that holds all readings, to compare with: for tests and demos."""
+
+from pathlib import Path
+
+from flfl.config import CoordinatorSettings, SiteSettings, read_settings
+from flfl.protocol.client import Client
+from flfl.protocol.copier import Copier
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import Owner
+from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.server import Coordination
+from flfl.protocol.session import Coordinator, Site
+from flfl.protocol.traffic import Traffic
+from flfl.service import home
+from flfl.service.agreement import Agreement
+from flfl.service.grid import TimeGrid
+from flfl.service.plan import place_of, plan_of
+from flfl.service.tables import read_source, write_tables
+from flfl.transport import local
+
+
+def in_one_process(coordinator, sites, folder):
+    """Carry a network's run here, and write each owner's files into ``folder``.
+
+    The sites' own secrets give the same copies, so that the results equal those of separate
+    processes to the last bit. Their stores of copies are not touched.
+
+    Parameters
+    ----------
+    coordinator, sites : paths of the parties' settings
+
+    Returns
+    -------
+    all that became public, and the traffic
+    """
+    settings = read_settings(CoordinatorSettings, coordinator)
+    given, place = settings.grid, place_of(settings.map)
+    grid = TimeGrid(given.start, given.step, given.slots)
+    owners = sorted((read_settings(SiteSettings, path) for path in sites), key=lambda s: s.name)
+    names = [owner.name for owner in owners]
+    agreement = Agreement(
+        settings.network, 1, "", grid, plan_of(settings.run, grid, place), settings.run.secure, "",
+        tuple(names), place.geography, place.centre,
+    )  # fmt: skip
+    sums, hiding = local.secure(names) if settings.run.secure else (None, {})
+    taken = {owner.name: read_source(owner.readings, grid) for owner in owners}
+    clients, traffic = {}, Traffic()
+    for owner in owners:
+        secret = home.secret(home.copies_folder(owner) / home.SECRET)
+        table = home.table_of(taken[owner.name], owner.name, agreement)
+        made = Owner(table, Copier(secret, CopyStore()), home.floor_of(owner))
+        clients[owner.name] = Client(made, agreement.plan, hiding.get(owner.name))
+    run = Coordination(agreement.plan, grid.positions(), traffic)
+    parties = [Site(name, own, PROTOCOL, hiding.get(name)) for name, own in clients.items()]
+    local.run(Coordinator(run.program(), PROTOCOL, names, {}, security=sums), parties, traffic)
+    Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for owner in owners:
+        out = owner.out.model_copy(
+            update={"file": Path(folder) / owner.out.file.name, "flags": None}
+        )
+        result = home.finish(clients[owner.name], owner, grid)
+        write_tables(out, taken[owner.name], grid, result)
+    return run.network, traffic

@@ -1,0 +1,308 @@
+"""One party's connection to an MQTT broker: the one file that knows paho-mqtt.
+
+The topics, and who writes where::
+
+    flfl/NETWORK/to/SITE       coordinator to one site
+    flfl/NETWORK/from/SITE     one site to the coordinator
+    flfl/NETWORK/status/SITE   whether the site is here (retained; its last will says no)
+    flfl/NETWORK/all/...       coordinator to everyone (retained): status, plan
+
+A broker that lets a site write to its own ``from`` and ``status`` and read its own ``to`` and
+``all`` keeps every owner's messages from the others; ``deploy/acl`` is such a list.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import ssl
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from flfl.codec import pack, unpack
+from flfl.config import BrokerSettings
+from flfl.errors import FLFLError, InputError
+from flfl.transport.link import COORDINATOR, Heard, Message
+from flfl.transport.packets import Inbox, packets
+
+try:
+    from paho.mqtt import client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
+except ImportError:  # pragma: no cover - the tests have it
+    paho = None  # type: ignore[assignment]
+
+_LOG = logging.getLogger("flfl.mqtt")
+_WINDOW = 32
+"""Packets that may be on their way to the broker: more would only wait in memory."""
+_LARGEST_STATUS, _LARGEST_NETWORK_STATUS = 2**16, 2**20
+_UNREAD = 4
+"""Messages of full size that may wait here from one party; what it sends beyond is dropped."""
+_HEARD_BYTES = 2**12
+"""Bytes that anything heard takes at the most, besides what it carries."""
+_STALL = 20.0
+"""Seconds after which a broker that takes nothing counts as away."""
+
+
+class Topics:
+    """Topics of one network.
+
+    Examples
+    --------
+    >>> topics = Topics("north")
+    >>> topics.of("from", "a/b"), topics.parse("flfl/north/from/a%2Fb")
+    ('flfl/north/from/a%2Fb', ('from', 'a/b'))
+    """
+
+    def __init__(self, network: str) -> None:
+        self._root = f"flfl/{quote(network, safe='')}"
+
+    def of(self, branch: str, name: str) -> str:
+        """The topic of a name on a branch."""
+        return f"{self._root}/{branch}/{quote(name, safe='')}"
+
+    def status(self, party: str) -> str:
+        """Where a party says whether it is here."""
+        return self.of("all", "status") if party == COORDINATOR else self.of("status", party)
+
+    def wanted(self, party: str) -> list[str]:
+        """What a party subscribes to."""
+        if party != COORDINATOR:
+            return [self.of("to", party), f"{self._root}/all/#"]
+        return [f"{self._root}/from/+", f"{self._root}/status/+", self.status(COORDINATOR)]
+
+    def parse(self, topic: str) -> tuple[str, str]:
+        """The branch of a topic and the name after it (without the number of a piece)."""
+        branch, _, rest = topic.removeprefix(self._root + "/").partition("/")
+        return branch, unquote(rest.partition("/")[0])
+
+
+class Link:
+    """A party's connection, kept up by itself.
+
+    It never raises because of what others send, or because the broker is away: what cannot be read
+    is dropped and counted, what cannot be sent is reported as not sent, and the party asks again.
+
+    Parameters
+    ----------
+    network : names the topic tree
+    name : of the site, or ``coordinator``
+    observer : reads the coordinator's status only, sends nothing and leaves no will
+    """
+
+    def __init__(
+        self, broker: BrokerSettings, network: str, name: str, *, observer: bool = False
+    ) -> None:
+        if paho is None:
+            raise InputError("MQTT needs paho-mqtt", remedy="pip install 'flfl[mqtt]'")
+        self.name, self.broker, self.topics = name, broker, Topics(network)
+        self.boot = uuid.uuid4().hex[:12]
+        self.dropped: Counter[str] = Counter()
+        self.problem = ""
+        self._status: dict[str, Any] = {}
+        self._observer = observer
+        self._heard: queue.Queue[Heard] = queue.Queue()
+        self._unread: Counter[str] = Counter()
+        self._inboxes: dict[tuple[str, str], Inbox] = {}
+        self._pending: deque[Any] = deque()
+        self._lock = threading.Lock()
+        self._up = threading.Event()
+        self._client = self._new_client()
+        self._client.connect_async(broker.host, broker.port, broker.keepalive)
+        self._client.loop_start()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there now."""
+        return self._up.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the connection."""
+        return self._up.wait(seconds)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def tell(self, site: str, message: Message) -> bool:
+        """Send to one site."""
+        return self.send(self.topics.of("to", site), message)
+
+    def reply(self, message: Message) -> bool:
+        """Send to the coordinator."""
+        return self.send(self.topics.of("from", self.name), message)
+
+    def announce(self, message: Message) -> bool:
+        """Send to everyone; the broker keeps it for those who come later."""
+        return self.send(self.topics.of("all", "plan"), message, retain=True)
+
+    def send(self, topic: str, message: Message, *, retain: bool = False) -> bool:
+        """Publish a message; False when the broker is away (then nobody has it, or some pieces).
+
+        A retained message has a topic for each of its pieces, so that whoever comes later finds
+        all of them.
+        """
+        for number, part in enumerate(packets(message, self.broker.piece)):
+            if not self._publish(f"{topic}/{number}" if retain else topic, part, retain):
+                return False
+        return True
+
+    def say(self, **status: Any) -> None:
+        """Change this party's status."""
+        self._status.update(status)
+        self.say_again()
+
+    def say_again(self) -> None:
+        """Repeat this party's status."""
+        if self.connected and not self._observer:
+            self._publish_status("here")
+
+    def _publish(self, topic: str, payload: bytes, retain: bool) -> bool:
+        while len(self._pending) >= _WINDOW:
+            if not self._delivered(self._pending.popleft()):
+                return False
+        if not self.connected:
+            return False
+        self._pending.append(self._client.publish(topic, payload, qos=1, retain=retain))
+        return True
+
+    def _publish_status(self, state: str) -> Any:
+        document = pack({**self._status, "state": state, "boot": self.boot})
+        return self._client.publish(self.topics.status(self.name), document, qos=1, retain=True)
+
+    def _delivered(self, info: Any) -> bool:
+        until = time.monotonic() + _STALL
+        while not info.is_published():
+            if not self.connected or time.monotonic() > until:
+                return False
+            try:
+                info.wait_for_publish(0.5)
+            except (RuntimeError, ValueError):
+                return False
+        return True
+
+    def close(self) -> None:
+        """Say that this party has left, and disconnect."""
+        if self.connected and not self._observer:
+            self._pending.append(self._publish_status("left"))
+            while self._pending and self._delivered(self._pending.popleft()):
+                pass
+        self._up.clear()
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def next(self, seconds: float) -> Heard | None:
+        """What came next; None when nothing did."""
+        try:
+            heard = self._heard.get(timeout=max(seconds, 0.0))
+        except queue.Empty:
+            return None
+        with self._lock:
+            self._unread[heard.name] -= heard.size
+        return heard
+
+    def _keep(self, heard: Heard) -> None:
+        """Until it is read. Who sends faster than this party reads must not fill its memory."""
+        with self._lock:
+            if self._unread[heard.name] + heard.size > _UNREAD * self.broker.largest:
+                raise FLFLError("more than this party can read has come")
+            self._unread[heard.name] += heard.size
+        self._heard.put(heard)
+
+    def _on_message(self, _client: Any, _data: Any, packet: Any) -> None:
+        # Nothing that anybody sends may end this thread.
+        try:
+            if packet.payload:
+                self._take(*self.topics.parse(packet.topic), bytes(packet.payload))
+        except Exception as error:
+            self.dropped["unreadable"] += 1
+            self.problem = f"{packet.topic}: {error}"
+            _LOG.warning("dropped a packet on %s: %s", packet.topic, error)
+
+    def _take(self, branch: str, name: str, payload: bytes) -> None:
+        if branch == "status" or (branch, name) == ("all", "status"):
+            who = name if branch == "status" else COORDINATOR
+            most = _LARGEST_NETWORK_STATUS if who == COORDINATOR else _LARGEST_STATUS
+            if len(payload) > most or not isinstance(status := unpack(payload), dict):
+                raise FLFLError(f"a status of {len(payload)} bytes that is none")
+            self._keep(Heard("status", who, None, status, len(payload) + _HEARD_BYTES))
+            return
+        inbox = self._inboxes.setdefault((branch, name), Inbox(self.broker.largest))
+        message = inbox.add(payload)
+        if message is not None:
+            self._keep(Heard(branch, name, message, size=len(message.data) + _HEARD_BYTES))
+
+    # --- connecting --------------------------------------------------------------------------
+
+    def _new_client(self) -> Any:
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=f"flfl-{self.name}-{self.boot}",
+            clean_session=True,
+            protocol=paho.MQTTv311,
+        )
+        client.max_inflight_messages_set(_WINDOW)
+        client.reconnect_delay_set(1, 8)
+        if not self.broker.plaintext:
+            client.tls_set_context(_tls(self.broker))
+        if not self._observer:
+            will = pack({"state": "gone", "boot": self.boot})
+            client.will_set(self.topics.status(self.name), will, 1, True)
+        client.on_connect, client.on_message = self._on_connect, self._on_message
+        client.on_connect_fail, client.on_subscribe = self._on_connect_fail, self._on_subscribe
+        client.on_disconnect, client.on_socket_open = self._on_disconnect, _without_delay
+        return client
+
+    def _on_connect(self, client: Any, _data: Any, _flags: Any, code: Any, _facts: Any) -> None:
+        if code.is_failure:
+            self.problem = f"the broker refuses the connection: {code}"
+            _LOG.warning("%s", self.problem)
+            return
+        observed = [self.topics.status(COORDINATOR)]
+        wanted = observed if self._observer else self.topics.wanted(self.name)
+        client.subscribe([(topic, 1) for topic in wanted])
+
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: Any, codes: Any, _facts: Any) -> None:
+        """Connected is who has subscribed: from now on nothing sent to this party is lost."""
+        if any(code.is_failure for code in codes):
+            _LOG.warning("the broker does not let this party read all that it should")
+        self._pending.clear()
+        self._up.set()
+        self.problem = ""
+        self.say_again()
+        self._heard.put(Heard("link", self.name))
+
+    def _on_connect_fail(self, _client: Any, _data: Any) -> None:
+        why = "it does not answer, or refuses this party's certificate"
+        if not self.problem:
+            _LOG.warning("the broker at %s:%d: %s", self.broker.host, self.broker.port, why)
+        self.problem = why
+
+    def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, code: Any, _facts: Any) -> None:
+        if self._up.is_set():
+            _LOG.warning("the connection to the broker is lost: %s", code)
+        self._up.clear()
+
+
+def _without_delay(_client: Any, _data: Any, connection: Any) -> None:
+    """Small packets leave when they are written: a question's answer waits for nothing."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _tls(broker: BrokerSettings) -> ssl.SSLContext:
+    authority, certificate, key = map(str, (broker.authority, broker.certificate, broker.key))
+    for path in (authority, certificate, key):
+        if not Path(path).is_file():
+            raise InputError("there is no such file", where=path, remedy="See `flfl keys`")
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise InputError(f"the certificate cannot be used ({error})", where=certificate) from None
+    return context
