@@ -43,7 +43,7 @@ def plain(port, **settings):
     return BrokerSettings(host="127.0.0.1", port=port, plaintext=True, **settings)
 
 
-def hears(link, kind, seconds=5.0):
+def hears(link, kind, seconds=20.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         heard = link.next(0.2)
