@@ -25,8 +25,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.audit import Case, watch
-from flfl.audit.checks import check
-from flfl.audit.run import ATTACKS, attacked
+from flfl.audit.run import ATTACKS, attacked, check
 from flfl.datasets.catalogue import load_dataset
 from flfl.evaluation import training_mask
 from flfl.io.read import from_frame
@@ -100,7 +99,7 @@ def run(cell: Cell) -> dict[str, Any]:
     truth = table.values.to_numpy(dtype=float)
     kept = training_mask(table, sensors, RATE, PATTERN, cell.seed).T
     alone = cell.added_error == ALONE
-    model, view, owned_truth = watch(
+    model, case = watch(
         table.values.where(kept),
         sensors,
         to_the_end=True,
@@ -119,8 +118,8 @@ def run(cell: Cell) -> dict[str, Any]:
         "coverage": inside[hidden].mean(),
         "numbers_per_reading": model.traffic_.numbers / kept.sum(),
     }
-    if view is not None and owned_truth is not None:
-        row |= read(Case(view, owned_truth, cell.seed))
+    if case is not None:
+        row |= read(case)
     return row | {"seconds": time.perf_counter() - start}
 
 
@@ -134,7 +133,7 @@ def read(case: Case) -> dict[str, Any]:
         row[f"{reader}_worst"] = max(found[name].residual_read_max or 0.0 for name in group)
         row[f"{reader}_median"] = max(found[name].residual_read_median or 0.0 for name in group)
     row["excess"] = max(one.excess for one in found.values())
-    row["checks_failed"] = sum(not one.good for one in check(case))
+    row["checks_failed"] = sum(bool(one.wrong) for one in check(case))
     return row
 
 

@@ -33,8 +33,8 @@ def readings(seed: int = 0, slots: int = N):
 
 def run(**settings) -> Case:
     """An audited run."""
-    _, view, truth = watch(*readings(), transformation="none", **settings)
-    return Case(view, truth)
+    _, case = watch(*readings(), transformation="none", **settings)
+    return case
 
 
 @cache

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import toeplitz
 
 from audit.network import case
-from flfl.audit.residual import Law, law_of, read_series, residuals_of, without_itself
+from flfl.audit.view import Law, law_of, read_series, residuals_of, without_itself
 
 LAW = Law(np.array([0.9, 0.5]), np.array([1.0, 0.5]), 0.3)
 
@@ -55,8 +55,8 @@ def test_a_law_is_found_from_a_series_with_gaps():
 
 
 def test_a_residual_is_what_the_other_sensors_do_not_tell():
-    found = residuals_of(case().view, case().truth)
-    truth = case().truth
+    found = residuals_of(case())
+    truth = case()
     for i in range(len(truth.ids)):
         e, y = found.residual[i, truth.known[i]], truth.clean[i, truth.known[i]]
         assert e.var() < 0.6 * y.var()

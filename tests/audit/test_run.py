@@ -8,11 +8,9 @@ import pytest
 
 from audit.network import CleanSums, NoNoise, SharedNoise, case, readings, run
 from flfl.audit import Case, audit, save_view
-from flfl.audit.attack import read
 from flfl.audit.attacks import everything_else
-from flfl.audit.checks import check
-from flfl.audit.report import Report
-from flfl.audit.run import ATTACKS, NIGHTLY, attacked
+from flfl.audit.report import Report, read
+from flfl.audit.run import ATTACKS, NIGHTLY, attacked, check
 from flfl.errors import InputError
 from flfl.protocol.owner import Owner
 
@@ -99,9 +97,9 @@ def test_clean_sums_are_read_by_an_attack_and_not_by_the_copies(monkeypatch):
 
 def averaged(cases):
     """Everybody else averages what it gets of the copies over several runs."""
-    copies = np.mean([everything_else._own_copies(one, copies=False)[0] for one in cases], axis=0)
+    copies = np.mean([everything_else.own_copies(one, copies=False)[0] for one in cases], axis=0)
     first = cases[0]
-    return read(first.wanted.residual, copies - first.wanted.foretold, first.view.network.known)
+    return read(first.wanted.residual, copies - first.wanted.predicted, first.network.known)
 
 
 def test_reruns_tell_nothing_new_since_the_copies_are_the_same():
@@ -118,7 +116,7 @@ def test_fresh_noise_in_every_run_would_be_averaged_out():
 
 def test_settings_and_attacks_are_checked():
     X, sensors = readings()
-    with pytest.raises(InputError, match="no setting 'max_exposure'"):
+    with pytest.raises(InputError, match="max_exposure"):
         audit(X, sensors, max_exposure=0.5)
     with pytest.raises(InputError, match="no attack 'magic'"):
         audit(X, sensors, attacks=["magic"])

@@ -66,7 +66,7 @@ def test_bad_input_is_said_before_the_work(run, files, tmp_path):
     for arguments, words in (
         (("--disclosure", "plain", "--save-view", tmp_path / "v.npz"), "not saved"),
         (("--save-view", tmp_path / "v.csv"), "suffix"),
-        (("--disclosure", "plain", "--added-error", 0.5), "has no setting"),
+        (("--disclosure", "plain", "--added-error", 0.5), "has no option"),
     ):
         result = run(*files, *arguments)
         assert result.exit_code == 2, result.output
@@ -84,7 +84,7 @@ def test_a_data_set_may_be_named(run):
 
 
 def test_more_from_the_messages_than_from_the_copies_is_a_failure(capsys):
-    found = Finding("slot by slot", "the coordinator", "everything", residual_read_max=0.9)
+    found = Finding("slot by slot", "the coordinator", residual_read_max=0.9)
     broken = Report([Finding(**{**vars(found), "excess": 0.3, "excess_sensor": "a"})], "sums", 3, 9)
     assert broken.failed
     print_report(broken)

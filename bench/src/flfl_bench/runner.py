@@ -16,8 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from flfl.audit import audit
-from flfl.audit.attack import COORDINATOR
+from flfl.audit import COORDINATOR, audit
 from flfl.evaluation import evaluate, training_mask
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table

@@ -1,9 +1,7 @@
 """Attacks on what the parties send, and what they find."""
 
-from flfl.audit.attack import Attack, Case, Finding
-from flfl.audit.report import Report
-from flfl.audit.run import audit
-from flfl.audit.saving import save_view
-from flfl.audit.view import Truth, View, watch
+from flfl.audit.report import Finding, Report
+from flfl.audit.run import COORDINATOR, audit
+from flfl.audit.view import Case, save_view, truth_path, watch
 
-__all__ = ["Attack", "Case", "Finding", "Report", "Truth", "View", "audit", "save_view", "watch"]
+__all__ = ["COORDINATOR", "Case", "Finding", "Report", "audit", "save_view", "truth_path", "watch"]

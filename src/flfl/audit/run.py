@@ -5,81 +5,70 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import chi2
 from threadpoolctl import threadpool_limits
 
-from flfl.audit.attack import (
-    ALL_BUT_ONE,
-    COORDINATOR,
-    EVERYBODY,
-    Array,
-    Attack,
-    Case,
-    Finding,
+from flfl.audit import report as scoring
+from flfl.audit.attacks import (
     Guess,
-    close,
-    more_than,
-    read,
-    slow,
-    worst_and_median,
+    components,
+    everything_else,
+    gaussian,
+    known_sample,
+    plain_inversion,
+    received,
+    refits,
 )
-from flfl.audit.attacks import components, everything_else, gaussian, known_sample, refits
-from flfl.audit.checks import check
-from flfl.audit.plain import audit_plain
-from flfl.audit.report import Report
-from flfl.audit.view import watch
-from flfl.errors import InputError
-from flfl.estimators.flfl import FLFL
+from flfl.audit.report import Check, Finding, Report, read
+from flfl.audit.view import Array, Case, offsets_of, watch
+from flfl.errors import InputError, nearest
 from flfl.estimators.owners import Sites, resolve_sensors
 from flfl.io.read import from_frame
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
+from flfl.methods import create
+from flfl.model import loadings
 from flfl.paper.estimator import PaperFLFL
+from flfl.paper.objective import Weights
+from flfl.paper.scaling import Scaling
+from flfl.protocol import public
 from flfl.protocol.guarantee import read_at_most
 from flfl.protocol.public import Network
 
-Say = Callable[[str], None]
+Tell = Callable[[str], None]
 
-MODEL = "the public model: gaps, loadings, variances, dynamics"
-EVERYBODY_ATTACK = Attack(
-    "everything else",
-    EVERYBODY,
-    "all other sensors' copies and clean readings, and how the residual behaves in time",
-    everything_else.everybody,
-)
-ATTACKS: tuple[Attack, ...] = (
-    Attack("slot by slot", COORDINATOR, MODEL, gaussian.by_slot),
-    Attack(
-        "with memory",
-        COORDINATOR,
-        f"{MODEL}; and how every residual behaves in time",
-        gaussian.with_memory,
-    ),
-    Attack(
-        "heavy-tailed",
-        COORDINATOR,
-        f"{MODEL}; and that residuals are Student-t",
-        gaussian.heavy_tailed,
-    ),
-    Attack(
-        "known sample",
-        COORDINATOR,
-        f"{MODEL}; and half of the sensor's residuals, to read the other half",
-        known_sample.run,
-    ),
-    Attack("components", COORDINATOR, "nothing but the sums", components.run),
-    Attack("refits", COORDINATOR, f"{MODEL}; and the loadings of every round", refits.run),
-    EVERYBODY_ATTACK,
-    Attack(
-        "all but one reading",
-        ALL_BUT_ONE,
-        "all other clean readings, the sensor's own included",
-        everything_else.all_but_one,
-        surprise=True,
-    ),
+COORDINATOR = "the coordinator"
+EVERYBODY = "everybody else together"
+ALL_BUT_ONE = "somebody who knows all but one reading"
+PLAIN_ROUNDS = 40
+"""Rounds of the paper's run unless asked otherwise: the first few are all that the attack needs."""
+
+
+class Attack(NamedTuple):
+    """One attack; ``surprise`` says that it is after what only the one reading tells.
+
+    ``run`` guesses from the messages or, if its second argument is true, from the copies.
+    """
+
+    name: str
+    adversary: str
+    run: Callable[[Case, bool], Guess]
+    surprise: bool = False
+
+
+ATTACKS = (
+    Attack("slot by slot", COORDINATOR, gaussian.by_slot),
+    Attack("with memory", COORDINATOR, gaussian.with_memory),
+    Attack("heavy-tailed", COORDINATOR, gaussian.heavy_tailed),
+    Attack("known sample", COORDINATOR, known_sample.run),
+    Attack("components", COORDINATOR, components.run),
+    Attack("refits", COORDINATOR, refits.run),
+    Attack("everything else", EVERYBODY, everything_else.everybody),
+    Attack("all but one reading", ALL_BUT_ONE, everything_else.all_but_one, surprise=True),
 )
 NIGHTLY = ("slot by slot", "refits", "everything else", "all but one reading")
 """Attacks on a run that was made night by night."""
@@ -94,7 +83,7 @@ def audit(
     nights: int = 0,
     seed: int = 0,
     attacks: Sequence[str] | None = None,
-    progress: Say | None = None,
+    progress: Tell | None = None,
     **settings: Any,
 ) -> Report:
     """Attack a configuration on one's own readings.
@@ -118,23 +107,44 @@ def audit(
     (['slot by slot', 'everything else'], 0.5, False)
     """
     start = time.perf_counter()
+    known = {one.name: one for one in ATTACKS}
+    for name in attacks or ():
+        if name not in known:
+            raise InputError(f"there is no attack {name!r}", remedy=nearest(name, known))
+    if disclosure not in ("sums", "plain"):
+        raise InputError(f"unknown disclosure {disclosure!r}", remedy="Use sums or plain")
     table = readings if isinstance(readings, Table) else from_frame(readings)
     network = resolve_sensors(table.sensor_ids, sensors, sites)
-    say = progress or _silence
-    settings = {name: value for name, value in settings.items() if value is not None}
-    settings["random_state"] = seed
+    given = {"random_state": seed} | settings
+    create("flfl-paper" if disclosure == "plain" else "flfl", **given)  # refuses unknown settings
+    tell = progress or (lambda _: None)
     with threadpool_limits(limits=1):
         if disclosure == "plain":
-            _check_settings(settings, PaperFLFL)
-            report = audit_plain(table.values, network, settings, say)
-        elif disclosure == "sums":
-            _check_settings(settings, FLFL)
-            report = _sums(table.values, network, settings, nights, seed, attacks, say)
+            report = _plain(table.values, network, given, tell)
         else:
-            raise InputError(
-                f"unknown disclosure {disclosure!r}", where="disclosure", remedy="Use sums or plain"
-            )
-    return replace(report, seconds=time.perf_counter() - start)
+            chosen = [known[name] for name in attacks or known]
+            report = _sums(table.values, network, given, nights, chosen, tell)
+    return replace(report, seconds=round(time.perf_counter() - start, 2))
+
+
+def _plain(
+    values: pd.DataFrame, sensors: Sensors, settings: Mapping[str, Any], tell: Tell
+) -> Report:
+    """Run the paper's method and compute the readings from what its coordinator was sent."""
+    tell("running the paper's method")
+    model = PaperFLFL(**{"rounds": PLAIN_ROUNDS, **settings})
+    seen = plain_inversion.Recorder()
+    model.fit(values, sensors=sensors, witness=seen)
+    tell("attacking: plain inversion")
+    weights = Weights(model.ridge, model.spatial_weight, model.temporal_weight)
+    raw = values.to_numpy(dtype=float).T
+    raw = raw[~np.isnan(raw).all(axis=1)]
+    found = plain_inversion.score(
+        plain_inversion.invert(seen, weights), Scaling.fit(raw).apply(raw)
+    )
+    finding = Finding("plain inversion", COORDINATOR, found["exposed"], found["guessing"])
+    n_sites = len(set(model.partition_.sites))
+    return Report([finding], "plain", n_sites, len(raw), notes=model.traffic_.notes)
 
 
 def _sums(
@@ -142,125 +152,164 @@ def _sums(
     sensors: Sensors,
     settings: Mapping[str, Any],
     nights: int,
-    seed: int,
-    names: Sequence[str] | None,
-    say: Say,
+    attacks: Sequence[Attack],
+    tell: Tell,
 ) -> Report:
-    chosen = _chosen(names)
-    say("running the network")
-    model, view, truth = watch(values, sensors, **settings)
+    """Run the default method once and, if asked, again night by night; attack and check both."""
+    tell("running the network")
+    model, case = watch(values, sensors, **settings)
     report = Report(
-        [], "sums", len(model.partition_.members), values.shape[1],
+        [], "sums", len(set(model.partition_.sites)), values.shape[1], nights=nights,
         added_error=model.added_error, share=model.share, secure=model.secure_,
         notes=model.traffic_.notes,
     )  # fmt: skip
-    if view is None or truth is None:
+    if case is None:
         return report
-    case = Case(view, truth, seed)
-    findings = attacked(case, chosen, say)
-    checks = check(case)
+    findings, checks = attacked(case, attacks, tell), check(case)
     if nights:
-        say(f"running the network over {nights} nights")
-        _, view, truth = watch(values, sensors, nights=nights, **settings)
-        assert view is not None
-        assert truth is not None
-        later = Case(view, truth, seed)
-        nightly = [one for one in chosen if one.name in NIGHTLY]
-        findings += attacked(later, nightly, say, f" ({nights} nights)")
-        checks += [replace(one, name=f"{one.name} ({nights} nights)") for one in check(later)]
-    bound = bound_of(model.added_error, case.view.network)
-    return replace(report, findings=findings, checks=checks, bound=bound, nights=nights, case=case)
+        tell(f"running the network over {nights} nights")
+        suffix, (_, later) = (
+            f" ({nights} nights)",
+            watch(values, sensors, nights=nights, **settings),
+        )
+        assert later is not None
+        nightly = [a._replace(name=a.name + suffix) for a in attacks if a.name in NIGHTLY]
+        findings += attacked(later, nightly, tell)
+        checks += [replace(one, name=one.name + suffix) for one in check(later)]
+    bound = bound_of(model.added_error, case.network)
+    return replace(report, findings=findings, checks=checks, bound=bound, case=case)
 
 
 def bound_of(added_error: float | str, network: Network) -> float:
     """R^2 of a surprise that a copy shows in the mean: the setting's or, in units, the worst."""
     if not isinstance(added_error, str):
         return read_at_most(float(added_error))
-    speaks = network.known.any(axis=1)
-    sigma2 = network.sigma2[speaks].max(axis=1, initial=0.0) * network.scale**2
-    error2 = network.error[speaks] ** 2
+    sent = network.known.any(axis=1)
+    sigma2 = network.sigma2[sent].max(axis=1, initial=0.0) * network.scale**2
+    error2 = network.error[sent] ** 2
     return float((error2 / np.maximum(error2 + sigma2, 1e-300)).max(initial=0.0))
 
 
-def attacked(case: Case, attacks: Sequence[Attack], say: Say, suffix: str = "") -> list[Finding]:
+def attacked(case: Case, attacks: Sequence[Attack], tell: Tell) -> list[Finding]:
     """Every attack on the messages, beside the same on the copies."""
-    limit = EVERYBODY_ATTACK.run(case, True)
+    # Whoever has the copies can do what everybody else does, so that counts as read from them.
+    limit = everything_else.everybody(case, True).value
+    heard = received(case, False)
+    curves, volatile = heard.P @ heard.factors().T, scoring.volatile(case)
     findings = []
-    for one in attacks:
-        say(f"attacking: {one.name}{suffix}")
+    for name, adversary, run, surprise in attacks:
+        tell(f"attacking: {name}")
         start = time.perf_counter()
-        found = score(case, one, limit)
-        seconds = time.perf_counter() - start
-        findings.append(replace(found, name=one.name + suffix, seconds=seconds))
+        mine, its = run(case, False), run(case, True).value
+        guess = np.nan_to_num(mine.value)
+        wanted = case.wanted.surprise if surprise else case.wanted.residual
+        at = case.network.known & case.known & np.isfinite(mine.value)
+        others = [its] if surprise else [its, limit]
+        copies = np.fmax.reduce([read(wanted, g, at & np.isfinite(g)) for g in others])
+        by_sensor, over = read(wanted, guess, at), scoring.excess(wanted, guess, others, at)
+        worst, most = int(np.nan_to_num(by_sensor, nan=-1.0).argmax()), int(over.argmax())
+        slow_truth, enough = scoring.slow(wanted, at)
+        finding = Finding(
+            name,
+            adversary,
+            scoring.close(case, mine.base + guess, at),
+            scoring.close(case, curves, at),
+            worst_sensor=case.ids[worst] if np.isfinite(by_sensor[worst]) else None,
+            excess=max(float(over[most]), 0.0),
+            excess_sensor=case.ids[most] if over[most] > 0 else None,
+            **scoring.summary("residual_read", by_sensor),
+            **scoring.summary("volatile", read(wanted, guess, at & volatile)),
+            **scoring.summary("slow", read(slow_truth, scoring.slow(guess, at)[0], enough)),
+            **scoring.summary("copies", copies),
+        )
+        findings.append(replace(finding, seconds=time.perf_counter() - start))
     return findings
 
 
-def score(case: Case, attack: Attack, limit: Guess) -> Finding:
-    """What one attack reads.
+ROUNDING = 1e-6
+"""The sums travel in fixed point of 2^-30."""
+EQUAL = 0.95
+"""Share of a sensor's loadings that must be those of its copies. A few may lie on the edge
+between two steps of the rounding."""
+CHANCE = 1e-6
+"""How often noise as it should be is taken for too little."""
+ALIKE = 0.3
+"""Correlation of two sensors' noise, or of one's noise from slot to slot, that is not chance."""
 
-    Parameters
-    ----------
-    limit : what everybody else together reads from the copies. Whoever has the copies can do that
-        as well, so it counts as read from them.
+
+def check(case: Case) -> list[Check]:
+    """The assumptions of the proof that nobody learns more than the copies.
+
+    All that left is a function of the copies, and the copies hold the noise that was declared.
+    Where both hold, no attack on the messages can beat an attack on the copies.
     """
-    mine, its = attack.run(case, False), attack.run(case, True)
-    wanted = case.wanted.surprise if attack.surprise else case.wanted.residual
-    at = case.view.network.known & case.truth.known & np.isfinite(mine.value)
-    by_sensor = read(wanted, mine.value, at)
-    there = at & case.volatile
-    slow_truth, enough = slow(wanted, at)
-    slow_mine, _ = slow(np.nan_to_num(mine.value), at)
-    others = [its] if attack.surprise else [its, limit]
-    copies = np.fmax.reduce([read(wanted, g.value, at & np.isfinite(g.value)) for g in others])
-    excess, sensor = _excess(case, wanted, mine, others, at)
-    worst, median = worst_and_median(by_sensor)
-    top, middle = worst_and_median(read(wanted, mine.value, there))
-    slow_worst, slow_median = worst_and_median(read(slow_truth, slow_mine, enough))
-    copies_worst, copies_median = worst_and_median(copies)
-    return Finding(
-        attack.name, attack.adversary, attack.knows,
-        residual_read_max=worst, residual_read_median=median,
-        worst_sensor=None if worst is None else case.truth.ids[int(np.nanargmax(by_sensor))],
-        volatile_max=top, volatile_median=middle, slow_max=slow_worst, slow_median=slow_median,
-        copies_max=copies_worst, copies_median=copies_median, excess=excess, excess_sensor=sensor,
-        readings_exposed=close(case, mine.base + np.nan_to_num(mine.value), at),
-        guessing_exposes=close(case, case.picture(case.release)[1], at),
-    )  # fmt: skip
+    return [
+        Check("sums follow from the copies", tuple(_wrong_sums(case))),
+        Check("loadings follow from the copies", tuple(_wrong_loadings(case))),
+        Check("copies hold the declared noise", tuple(_too_quiet(case))),
+        Check("noise is not used twice", tuple(_shared_noise(case))),
+    ]
 
 
-def _excess(
-    case: Case, wanted: Array, mine: Guess, others: Sequence[Guess], at: np.ndarray
-) -> tuple[float, str | None]:
-    """The most by which the messages beat the copies beyond four standard errors, and at whom."""
-    over = np.full(len(at), np.inf)
-    for other in others:
-        both = at & np.isfinite(other.value)
-        more, error = more_than(wanted, mine.value, np.nan_to_num(other.value), both)
-        over = np.minimum(over, np.where(both.sum(axis=1) >= 100, more - 4 * error, 0.0))
-    worst = int(np.argmax(over))
-    return max(float(over[worst]), 0.0), case.truth.ids[worst] if over[worst] > 0 else None
+def _wrong_sums(case: Case) -> list[str]:
+    net = case.network
+    off = np.abs(net.z - loadings.released(case.copies, net.weights, net.phi, net.numbers))
+    bad = int((off > ROUNDING * max(float(np.abs(net.z).max()), 1.0)).sum())
+    return [f"{bad} released numbers are not those of the copies"] if bad else []
 
 
-def _chosen(names: Sequence[str] | None) -> list[Attack]:
-    if names is None:
-        return list(ATTACKS)
-    known = {one.name: one for one in ATTACKS}
-    lost = [name for name in names if name not in known]
-    if lost:
-        raise InputError(
-            f"there is no attack {lost[0]!r}", where="attacks", remedy=f"Use {', '.join(known)}"
-        )
-    return [known[name] for name in names]
+def _wrong_loadings(case: Case) -> list[str]:
+    """The sites' part of each round again, from their copies."""
+    same = np.ones((len(case.refits), len(case.ids)))
+    for n, refit in enumerate(case.refits):
+        net, N = refit.network, refit.network.n_slots
+        stored, J = case.stored[: len(net.r), :N], net.known.astype(float)
+        C = J * np.nan_to_num((stored - offsets_of(net, case.stored, net)) / net.scale)
+        post, _ = public.posterior(net)
+        P, r = loadings.fit_loadings(C, J, net.sigma2, post, net.r)
+        P, _ = loadings.rounded(P, r, J, net.sigma2, post)
+        answered = np.isfinite(refit.P).all(axis=1)
+        equal = np.isclose(P, refit.P, rtol=1e-9).mean(axis=1)
+        same[n, : len(P)] = np.where(answered, equal, 1.0)
+    share = same.mean(axis=0) if len(same) else np.ones(same.shape[1])
+    return [f"{case.ids[i]}: {share[i]:.0%} of them" for i in np.flatnonzero(share < EQUAL)]
 
 
-def _check_settings(settings: Mapping[str, Any], method: type) -> None:
-    known = method().get_params()
-    lost = [name for name in settings if name not in known]
-    if lost:
-        raise InputError(
-            f"this method has no setting {lost[0]!r}", remedy=f"Use {', '.join(sorted(known))}"
-        )
+def _noise(case: Case) -> tuple[Array, Array]:
+    """The noise of each copy in units of its declared size (M, N), and 1 where there is one."""
+    net = case.network
+    at = net.known & case.known & (net.sigma2 > 0)
+    size = np.sqrt(np.where(at, net.sigma2, 1.0))
+    return np.where(at, (case.copies - case.clean) / size, 0.0), at.astype(float)
 
 
-def _silence(_: str) -> None:
-    """Say nothing."""
+def _too_quiet(case: Case) -> list[str]:
+    """A limited reading has more error than its noise, never less."""
+    noise, at = _noise(case)
+    n, square = at.sum(axis=1), (np.minimum(noise**2, 25.0)).sum(axis=1)
+    least = chi2.ppf(CHANCE / max(len(n), 1), np.maximum(n, 1))
+    return [
+        f"{case.ids[i]}: {np.sqrt(square[i] / n[i]):.2f} of what was declared"
+        for i in np.flatnonzero((n >= 10) & (square < 0.97 * least))
+    ]
+
+
+def _shared_noise(case: Case) -> list[str]:
+    X, J = _noise(case)
+    # Limited readings have errors of their own.
+    X, J = np.where(np.abs(X) < 4, X, 0.0), np.where(np.abs(X) < 4, J, 0.0)
+    ids = case.ids
+    alike = np.triu(_correlations(X, X, J, J) > ALIKE, 1)
+    later = np.diag(_correlations(X[:, 1:], X[:, :-1], J[:, 1:], J[:, :-1]))
+    return [
+        *(f"{ids[i]} and {ids[j]} have the same noise" for i, j in np.argwhere(alike)),
+        *(
+            f"{ids[i]}: its noise is the same from slot to slot"
+            for i in np.flatnonzero(later > ALIKE + 0.2)
+        ),
+    ]
+
+
+def _correlations(X: Array, Y: Array, J: Array, K: Array) -> Array:
+    power = np.sqrt(np.maximum((X**2) @ K.T, 1e-12) * np.maximum(J @ (Y**2).T, 1e-12))
+    return np.where(J @ K.T >= 100, np.abs(X @ Y.T) / power, 0.0)

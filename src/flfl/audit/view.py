@@ -1,39 +1,54 @@
 """What an adversary holds after a run, and apart from it the truth that the owners keep.
 
-The view is made from what the coordinator heard, and from nothing else: its program is run again on
-the recorded answers. The truth is put together from the owners' readings and their copies.
+What the coordinator saw is made from what it received, and from nothing else: its program is run
+again on the recorded answers. Attacks are scored against two parts of the truth:
+
+*Residual*: a clean reading minus its best prediction from all **other** sensors' clean readings, at
+all slots: the exact smoother with the public model, without the sensor, and the sensor's loadings
+refitted to it. Slow deviations of a sensor are part of it.
+
+*Surprise*: the residual minus its best prediction from the sensor's own other residuals, before and
+after. It is what only this one reading tells, and what 1 / (1 + beta^2) is about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from flfl.estimators.flfl import FLFL
 from flfl.estimators.owners import Sites
 from flfl.estimators.saved_model import Remembered
+from flfl.io.files import write_files
 from flfl.io.sensors import Sensors
+from flfl.model.state_space import Dynamics, Posterior, smooth
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.owner import digests
-from flfl.protocol.plan import Plan
 from flfl.protocol.public import Network
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Ask, Replies
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+MEMORIES = (0.5, 0.7, 0.85, 0.93, 0.97, 0.99, 0.995)
+"""Memories of the states whose sum a residual is taken to be."""
+_LAGS = 72
+_WHITE = 0.02
+"""Least share of a residual that has no memory."""
 
-@dataclass(frozen=True)
-class Refit:
+
+class Refit(NamedTuple):
     """One round: the public state that the sites were asked about, and the loadings they answered.
 
     ``P`` (M, k) and ``r`` (M,); rows of sites that did not answer are NaN.
@@ -45,71 +60,50 @@ class Refit:
 
 
 @dataclass(frozen=True)
-class View:
-    """All that the coordinator saw. Rows are sensors, in the network's order.
+class Case:
+    """A run that is attacked. Rows are sensors, in the network's order.
 
     Attributes
     ----------
-    network : the public state at the end: z, phi, weights, numbers, P, r, dynamics, known, sigma2
-    refits : every round's loadings, over all runs
-    secure : whether the sites' parts of the sums were hidden; if not, the sums of a site's sensors
-        count as their copies
+    network, refits, secure
+        What the coordinator saw: the public state at the end, every round's loadings over all runs,
+        and whether the sites' parts of the sums were hidden.
+    ids, raw, clean, stored
+        What the owners kept: names; readings in their own units, NaN where there is none, and in
+        the network's units, 0 where there is none; copies on the transformed scale, or NaN.
+    offset
+        Centre and season of each sensor's copies, on the transformed scale (M, N).
     """
 
     network: Network
-    refits: tuple[Refit, ...] = ()
-    secure: bool = True
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What the owners kept, in the network's units unless said otherwise: (M, N) each.
-
-    Attributes
-    ----------
-    ids : of the sensors, in the network's order
-    raw : readings in their own units, NaN where there is none
-    clean, copies : readings and their copies, 0 where there is none
-    known : where there are readings
-    offset : centre and season of each sensor's copies, on the transformed scale
-    """
-
+    refits: tuple[Refit, ...]
+    secure: bool
     ids: tuple[str, ...]
     raw: Array
     clean: Array
-    copies: Array
-    known: Mask
+    stored: Array
     offset: Array
+    seed: int = 0
 
-    def to_raw(self, X: Array, network: Network) -> Array:
+    @cached_property
+    def wanted(self) -> Residuals:
+        """What attacks look for."""
+        return residuals_of(self)
+
+    @cached_property
+    def known(self) -> Mask:
+        """Where there are readings (M, N)."""
+        return np.isfinite(self.raw)
+
+    @cached_property
+    def copies(self) -> Array:
+        """The copies that were released, in the network's units, 0 where there is none (M, N)."""
+        net = self.network
+        return np.where(net.known, (self.stored - self.offset) / net.scale, 0.0)
+
+    def to_raw(self, X: Array) -> Array:
         """The network's units to the readings' own (M, N)."""
-        return BACKWARD[network.transform](X * network.scale + self.offset)
-
-
-def replay(
-    plan: Plan, positions: Array, heard: Sequence[Replies], earlier: Network | None = None
-) -> tuple[Network, tuple[Refit, ...]]:
-    """The public state after a run and its refits, from what the coordinator heard."""
-    run = Coordination(plan, positions, Traffic(), earlier)
-    program, refits = run.program(), []
-    ask = next(program)
-    for number, replies in enumerate(heard):
-        if ask.kind in ("begin", "refit"):
-            assert run.network is not None
-            refits.append(_refit(run.network, replies))
-        try:
-            ask = program.send(replies)
-        except StopIteration:
-            assert number == len(heard) - 1
-    assert run.network is not None
-    return run.network, tuple(refits)
-
-
-def _refit(network: Network, replies: Replies) -> Refit:
-    P, r = np.full_like(network.P, np.nan), np.full_like(network.r, np.nan)
-    for name, body in replies.by_site.items():
-        P[network.rows(name)], r[network.rows(name)] = body["P"], body["r"]
-    return Refit(network, P, r)
+        return BACKWARD[self.network.transform](X * self.network.scale + self.offset)
 
 
 def watch(
@@ -120,13 +114,14 @@ def watch(
     nights: int = 0,
     to_the_end: bool = False,
     **settings: Any,
-) -> tuple[FLFL, View | None, Truth | None]:
-    """Run the network and look on. View and truth are None where nothing was released.
+) -> tuple[FLFL, Case | None]:
+    """Run the network and look on. There is no case where nothing was released.
 
     Parameters
     ----------
     readings : time x sensor
-    nights : the last slots come in so many stretches, one after another, each released as it comes
+    nights : the last slots come in so many stretches, one after another, each released as it comes:
+        of a day of hours at the most, and no more than half of the table in all
     to_the_end : also finish at home, so that the model can fill gaps
     settings : of :class:`~flfl.estimators.flfl.FLFL`
 
@@ -134,55 +129,58 @@ def watch(
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame(rng.standard_normal((150, 4)) + rng.standard_normal((150, 1)).cumsum(0))
-    >>> _, view, truth = watch(X)
-    >>> view.network.z.shape, truth.copies.shape, len(view.refits)
+    >>> _, case = watch(X)
+    >>> case.network.z.shape, case.copies.shape, len(case.refits)
     ((150, 2), (4, 150), 5)
     """
     model = FLFL(**{"effort": "quick", **settings})
-    length = stretch_length(len(readings), nights)
-    view = None
-    for night in range(nights + 1):
-        earlier = None if view is None else model.remembered_
-        heard: list[Replies] = []
+    length = int(np.clip(len(readings) // (2 * nights), 1, 24)) if nights else 0
+    network: Network | None = None
+    refits: list[Refit] = []
+    for left in range(nights, -1, -1):
+        heard: list[tuple[Ask, Replies]] = []
         model.fit(
-            readings.iloc[: len(readings) - (nights - night) * length],
+            readings.iloc[: len(readings) - left * length],
             sensors=sensors,
             sites=sites,
-            warm_start=earlier,
-            witness=partial(_hear, heard),
+            warm_start=None if network is None else model.remembered_,
+            witness=lambda *both, heard=heard: heard.append(both),
             finish=to_the_end,
         )
         if not heard:
             break
-        network, refits = replay(
-            model.network_.plan,
-            model.network_.positions,
-            heard,
-            None if earlier is None else earlier.network,
-        )
-        view = View(network, (*(view.refits if view else ()), *refits), model.secure_)
-    if view is None or model.remembered_ is None or not view.network.numbers.any():
-        return model, None, None
-    return model, view, truth_of(view.network, model.remembered_, readings)
+        network, more = replay(model.network_, heard, network)
+        refits += more
+    if network is None or model.remembered_ is None or not network.numbers.any():
+        return model, None
+    kept = truth_of(network, model.remembered_, readings)
+    return model, Case(network, tuple(refits), model.secure_, *kept, seed=model.random_state)
 
 
-def _hear(heard: list[Replies], _ask: Ask, replies: Replies) -> None:
-    heard.append(replies)
+def replay(
+    run: Network, heard: Sequence[tuple[Ask, Replies]], earlier: Network | None
+) -> tuple[Network, list[Refit]]:
+    """The public state after a run and its refits, from the plan and what the coordinator got."""
+    again = Coordination(run.plan, run.positions, Traffic(), earlier)
+    program, refits = again.program(), []
+    next(program)
+    for ask, replies in heard:
+        net = again.network
+        if ask.kind in ("begin", "refit") and net is not None:
+            P, r = np.full_like(net.P, np.nan), np.full_like(net.r, np.nan)
+            for name, body in replies.by_site.items():
+                P[net.rows(name)], r[net.rows(name)] = body["P"], body["r"]
+            refits.append(Refit(net, P, r))
+        with suppress(StopIteration):
+            program.send(replies)
+    assert again.network is not None
+    return again.network, refits
 
 
-def stretch_length(n_slots: int, nights: int) -> int:
-    """Slots of a night: a day of hours at the most, and no more than half of the table in all.
-
-    Examples
-    --------
-    >>> stretch_length(8760, 30), stretch_length(120, 30), stretch_length(120, 0)
-    (24, 2, 0)
-    """
-    return int(np.clip(n_slots // (2 * nights), 1, 24)) if nights else 0
-
-
-def truth_of(network: Network, run: Remembered, readings: pd.DataFrame) -> Truth:
-    """What the owners of a finished run keep."""
+def truth_of(
+    network: Network, run: Remembered, readings: pd.DataFrame
+) -> tuple[tuple[str, ...], Array, Array, Array, Array]:
+    """What the owners of a finished run keep: ids, raw, clean, stored, offset of a case."""
     N, M = network.n_slots, len(network.error)
     ids, raw, stored = [""] * M, np.full((M, N), np.nan), np.full((M, N), np.nan)
     row_of = {row.tobytes(): n for n, row in enumerate(network.sensors)}
@@ -191,19 +189,155 @@ def truth_of(network: Network, run: Remembered, readings: pd.DataFrame) -> Truth
     for kept in run.sites.values():
         for name, digest, copies in zip(kept.ids, digests(kept.ids), kept.copies, strict=True):
             row = row_of[digest.tobytes()]
-            ids[row], raw[row] = name, values[:N, column_of[name]]
-            stored[row] = copies[:N]
-    offset = offsets_of(network, stored) @ season_rows(network.positions, network.season)[:, :N]
-    known = np.isfinite(raw)
+            ids[row], raw[row], stored[row] = name, values[:N, column_of[name]], copies[:N]
+    offset, known = offsets_of(network, stored, network), np.isfinite(raw)
     X = FORWARD[network.transform](np.where(known, raw, 0.0))
     clean = np.where(known, (X - offset) / network.scale, 0.0)
-    copies = np.where(np.isfinite(stored), (stored - offset) / network.scale, 0.0)
-    return Truth(tuple(ids), raw, clean, copies, known, offset)
+    return tuple(ids), raw, clean, np.where(network.known, stored, np.nan), offset
 
 
-def offsets_of(network: Network, stored: Array) -> Array:
-    """Centre and season of copies (M, N) on the transformed scale, as their owners compute them."""
-    rows = season_rows(network.positions, network.season)[:, : stored.shape[1]]
-    stored = stored[:, : rows.shape[1]]
-    J = np.isfinite(stored) & (np.arange(rows.shape[1]) < network.units_stop[:, None])
-    return fit_offsets(np.where(J, stored, 0.0), J.astype(float), rows)
+def offsets_of(then: Network, stored: Array, now: Network) -> Array:
+    """Centre and season of copies (M, N) on the transformed scale, at all slots of ``now``.
+
+    Their owners computed them when the network was as it was ``then``.
+    """
+    rows = season_rows(then.positions, then.season)[:, : stored.shape[1]]
+    stored = stored[: len(then.units_stop), : rows.shape[1]]
+    J = np.isfinite(stored) & (np.arange(rows.shape[1]) < then.units_stop[:, None])
+    fitted = fit_offsets(np.where(J, stored, 0.0), J.astype(float), rows)
+    return fitted @ season_rows(now.positions, now.season)[:, : now.n_slots]
+
+
+class Law(NamedTuple):
+    """How a residual behaves in time: states (d,) of some memory and variance, and white noise."""
+
+    memory: Array
+    variance: Array
+    white: float
+
+    @property
+    def simple(self) -> tuple[float, float]:
+        """One state instead of several: its memory and variance."""
+        v = float(self.variance.sum())
+        return (float(self.memory @ self.variance) / v, v) if v > 0 else (0.5, 0.0)
+
+    def states(self, x: Array, noise: Array) -> Posterior:
+        """The states given a series (N,) seen with noise of some variance, infinite if unseen."""
+        a, d = self.memory, len(self.memory)
+        information = np.broadcast_to(1.0 / noise[:, None, None], (len(x), d, d)).copy()
+        dynamics = Dynamics(np.diag(a), np.diag((1 - a**2) * self.variance))
+        return smooth(information, np.repeat((1.0 / noise * x)[:, None], d, axis=1), dynamics)
+
+
+def law_of(e: Array, known: Mask) -> Law:
+    """The law of a series (N,): its autocovariance as a sum of powers, none of them negative."""
+    N, e, J = len(e), np.where(known, e, 0.0), known.astype(float)
+    lags = np.arange(min(_LAGS, max(N // 4, 1)) + 1)
+    pairs = np.array([J[: N - lag] @ J[lag:] for lag in lags])
+    cov = np.array([e[: N - lag] @ e[lag:] for lag in lags]) / np.maximum(pairs, 1.0)
+    trust = np.sqrt(pairs / max(pairs[0], 1.0))
+    powers = np.column_stack([lags == 0, *(a**lags for a in MEMORIES)]).astype(float)
+    weights, _ = nnls(powers * trust[:, None], cov * trust)
+    kept = weights[1:] > 1e-3 * max(cov[0], 1e-300)
+    white = max(float(weights[0]), _WHITE * float(cov[0]), 1e-12)
+    return Law(np.array(MEMORIES)[kept], weights[1:][kept], white)
+
+
+def read_series(x: Array, sigma2: Array, seen: Mask, law: Law) -> Array:
+    """Best linear reading of a residual (N,) from a series seen with added noise of its own.
+
+    Examples
+    --------
+    >>> law = Law(np.empty(0), np.empty(0), 1.0)
+    >>> read_series(np.array([2.0, 0.0]), np.ones(2), np.array([True, False]), law)
+    array([1., 0.])
+    """
+    noise, x = np.where(seen, law.white + sigma2, np.inf), np.where(seen, x, 0.0)
+    slow = law.states(x, noise).mean.sum(axis=1) if len(law.memory) else np.zeros(len(x))
+    return slow + np.where(seen, law.white / noise * (x - slow), 0.0)
+
+
+def without_itself(e: Array, known: Mask, law: Law) -> tuple[Array, Array]:
+    """Each entry of a series (N,) from all the others, exactly, and the variance of its error."""
+    if not len(law.memory):
+        return np.zeros(len(e)), np.full(len(e), law.white)
+    post = law.states(np.where(known, e, 0.0), np.where(known, law.white, np.inf))
+    x, v = post.mean.sum(axis=1), post.cov.sum(axis=(1, 2))
+    h = np.where(known, np.minimum(v / law.white, 0.999), 0.0)
+    return np.where(known, x - h * (e - x) / (1 - h), x), v / (1 - h) + law.white
+
+
+class Residuals(NamedTuple):
+    """What attacks look for, (M, N) each, in the network's units; zero where there is no reading.
+
+    A reading is ``predicted`` by the others plus its ``residual``; the ``surprise`` is what the
+    sensor's own other readings leave of that, ``doubt`` the variance it was expected to have.
+    """
+
+    predicted: Array
+    residual: Array
+    surprise: Array
+    doubt: Array
+    laws: tuple[Law, ...]
+
+
+def residuals_of(case: Case) -> Residuals:
+    """The truth to score against."""
+    predicted = others_predict(case.network, case.clean, case.known.astype(float))
+    e = np.where(case.known, case.clean - predicted, 0.0)
+    laws = tuple(law_of(row, known) for row, known in zip(e, case.known, strict=True))
+    own = [without_itself(e[i], case.known[i], law) for i, law in enumerate(laws)]
+    surprise = np.where(case.known, e - np.array([x for x, _ in own]), 0.0)
+    return Residuals(predicted, e, surprise, np.array([v for _, v in own]), laws)
+
+
+def others_predict(net: Network, Y: Array, J: Array) -> Array:
+    """Each sensor's readings as all other sensors' clean readings predict them (M, N)."""
+    P, r = net.P, net.r
+    (M, N), k = Y.shape, P.shape[1]
+    own = P[:, :, None] * P[:, None, :] / r[:, None, None]
+    information = (J.T @ own.reshape(M, -1)).reshape(N, k, k)
+    vector = (J * Y / r[:, None]).T @ P
+    out = np.zeros((M, N))
+    for i in range(M):
+        without = information - J[i, :, None, None] * own[i]
+        rest = vector - (J[i] * Y[i] / r[i])[:, None] * P[i]
+        m = np.column_stack([smooth(without, rest, net.dynamics).mean, np.ones(N)])
+        H = m.T @ (J[i, :, None] * m) + r[i] * np.eye(k + 1)
+        out[i] = m @ np.linalg.solve(H, m.T @ (J[i] * Y[i]))
+    return out
+
+
+def truth_path(path: str | Path) -> Path:
+    """Where the truth goes: ``view.npz`` to ``view.truth.npz``."""
+    return Path(path).with_suffix(".truth.npz")
+
+
+def save_view(path: str | Path, case: Case) -> tuple[Path, Path]:
+    """Write what the coordinator saw and, apart from it, the truth; returns both paths.
+
+    Mode 0600, all or nothing, no pickle. The names are explained in ``docs/audit.md``.
+    """
+    net, known, wanted = case.network, case.known, case.wanted
+    # Rounds of a first stretch may have fewer sensors and factors: NaN for the rest.
+    P_rounds = np.full((len(case.refits), *net.P.shape), np.nan)
+    r_rounds = np.full((len(case.refits), *net.r.shape), np.nan)
+    for n, (_, P, r) in enumerate(case.refits):
+        P_rounds[n, : P.shape[0], : P.shape[1]], r_rounds[n, : len(r)] = P, r
+    seen = {
+        "z": net.z, "numbers": net.numbers, "Phi": net.phi, "weights": net.weights,
+        "P": net.P, "r": net.r, "A": net.dynamics.A, "S": net.dynamics.S, "gaps": ~net.known,
+        "sigma": np.sqrt(net.sigma2), "error": net.error, "places": net.places, "site": net.site,
+        "scale": np.array(net.scale), "P_rounds": P_rounds, "r_rounds": r_rounds,
+    }  # fmt: skip
+    kept = {
+        "sensors": np.array(case.ids), "readings": case.raw, "offset": case.offset,
+        "clean": np.where(known, case.clean, np.nan),
+        "copies": np.where(net.known, case.copies, np.nan),
+        "residual": np.where(known, wanted.residual, np.nan),
+        "surprise": np.where(known, wanted.surprise, np.nan),
+    }  # fmt: skip
+    save: Any = np.savez_compressed
+    files = {Path(path): seen, truth_path(path): kept}
+    write_files({name: partial(save, **arrays) for name, arrays in files.items()}, private=True)
+    return Path(path), truth_path(path)

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from flfl.audit import Finding, Report
+from flfl.audit import Finding, Report, truth_path
 from flfl.audit import audit as run_audit
 from flfl.audit import save_view as write_view
-from flfl.audit.saving import truth_path
 from flfl.cli import FAILED, options
 from flfl.cli.options import PATH, option
 from flfl.cli.output import check_before, print_json, print_table, progress
@@ -112,7 +111,7 @@ def audit(
 
 def print_report(report: Report) -> None:
     """The report for a person: what was run, the table, each attack in words, the verdict."""
-    run = f"{report.n_sensors} sensors at {report.n_sites} sites, {report.disclosure}"
+    run = f"{report.sensors} sensors at {report.sites} sites, {report.disclosure}"
     if report.disclosure == "sums":
         run += f", added error {report.added_error}, share {report.share:g}"
         run += f"; bound {report.bound:.2f}"
@@ -123,10 +122,8 @@ def print_report(report: Report) -> None:
     print_table(HEADER, [_cells(one) for one in report.findings])
     click.echo(LEGEND)
     for name in dict.fromkeys(one.adversary for one in report.findings):
-        click.echo(f"{name}:")
-        mine = {one.knows: one for one in reversed(report.findings) if one.adversary == name}
-        for one in reversed(mine.values()):
-            click.echo(f"    {one.name}: knows {one.knows}.")
+        attacks = ", ".join(one.name for one in report.findings if one.adversary == name)
+        click.echo(f"{name}: {attacks}")
     click.echo(f"\nVerdict: {report.verdict}")
 
 

@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from audit.network import case, run
-from flfl.audit import Case
-from flfl.audit.attack import read
-from flfl.audit.attacks import components, everything_else, gaussian, known_sample, refits
-from flfl.audit.channel import Channel, states
+from flfl.audit.attacks import (
+    Channel,
+    components,
+    everything_else,
+    gaussian,
+    known_sample,
+    refits,
+    states,
+)
+from flfl.audit.report import read
 from flfl.model.state_space import Dynamics, stationary
 
 COORDINATOR = {
@@ -23,7 +29,7 @@ COORDINATOR = {
 
 def scores(attack, of, copies=False):
     guess = attack(of, copies).value
-    at = of.view.network.known & np.isfinite(guess)
+    at = of.network.known & np.isfinite(guess)
     return read(of.wanted.residual, guess, at)
 
 
@@ -33,8 +39,8 @@ def tiny(seed=0):
     n = 6
     known = rng.random((4, n)) < 0.8
     heard = Channel(
-        rng.standard_normal((n, 2)), np.ones((n, 2), bool), rng.standard_normal((4, 2)), known,
-        rng.standard_normal((4, 1)), np.array([0.5, 1.0, 0.7, 0.9]), np.full((4, n), 0.3) * known,
+        rng.standard_normal((n, 2)), np.full(n, 2), rng.standard_normal((4, 2)), known,
+        np.full((4, n), 0.3) * known, rng.standard_normal((4, 1)), np.array([0.5, 1.0, 0.7, 0.9]),
         Dynamics(np.array([[0.8]]), np.array([[0.4]])),
     )  # fmt: skip
     return heard
@@ -80,8 +86,8 @@ def test_memory_helps_where_residuals_have_one():
 def test_spikes_are_read_better_by_heavy_tails():
     """A copy with a spike that a Gaussian reader puts down to everybody."""
     one = case(0.0)
-    net = one.view.network
-    C = np.where(net.known, one.truth.clean, 0.0)
+    net = one.network
+    C = np.where(net.known, one.clean, 0.0)
     C[2, 100] += 8.0
     used = np.arange(net.z.shape[1]) < net.numbers[:, None]
     z = np.where(used, C.T @ (net.weights[:, None] * net.phi), 0.0)
@@ -90,7 +96,7 @@ def test_spikes_are_read_better_by_heavy_tails():
         replace(part, z=z[a:b])
         for part, a, b in zip(net.stretches, edges[:-1], edges[1:], strict=True)
     )
-    spiky = Case(replace(one.view, network=replace(net, stretches=parts)), one.truth)
+    spiky = replace(one, network=replace(net, stretches=parts))
     plain = gaussian.by_slot(spiky, False).value[:, 100]
     heavy = gaussian.heavy_tailed(spiky, False).value[:, 100]
     assert heavy[2] > 1.5 * plain[2] > 0
@@ -112,34 +118,33 @@ def test_components_of_half_as_many_sums_tell_little():
 def test_exact_loadings_of_few_slots_would_tell_copies():
     """Why loadings are rounded: with all digits, k numbers of few copies are k equations."""
     few = case()
-    start = few.view.refits[-1]
+    start = few.refits[-1]
     plain = scores(gaussian.by_slot, few)
     rounded = scores(refits.run, few)
-    fewer = replace(few.view, refits=())
-    np.testing.assert_allclose(scores(refits.run, Case(fewer, few.truth)), plain, atol=1e-9)
+    np.testing.assert_allclose(scores(refits.run, replace(few, refits=())), plain, atol=1e-9)
     assert np.median(rounded) >= np.median(plain) - 0.02
     # k equations in n copies tell k / n of them at the most, and rounding takes part of that.
-    k, n = start.P.shape[1], few.view.network.known.sum(axis=1).mean()
+    k, n = start.P.shape[1], few.network.known.sum(axis=1).mean()
     assert np.median(rounded) - np.median(plain) < 2 * k / n
 
 
 def test_everybody_else_gets_the_copies_and_nothing_else():
-    x, seen = everything_else._own_copies(case(), copies=False)
-    assert seen.sum() == case().view.network.known.sum()
-    np.testing.assert_allclose(x[seen], case().truth.copies[seen], atol=1e-6)
+    x, seen = everything_else.own_copies(case(), copies=False)
+    assert seen.sum() == case().network.known.sum()
+    np.testing.assert_allclose(x[seen], case().copies[seen], atol=1e-6)
 
 
 def test_without_noise_everybody_else_reads_everything():
     assert scores(everything_else.everybody, case(0.0)).min() > 0.95
     guess = everything_else.everybody(case(0.0), False)
-    assert read(case(0.0).wanted.residual, guess.value, case(0.0).view.network.known).min() > 0.95
+    assert read(case(0.0).wanted.residual, guess.value, case(0.0).network.known).min() > 0.95
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
 def test_one_reading_shows_about_what_the_bound_says(beta):
     one = run(added_error=beta)
     guess = everything_else.all_but_one(one, False).value
-    found = read(one.wanted.surprise, guess, one.view.network.known)
+    found = read(one.wanted.surprise, guess, one.network.known)
     bound = 1 / (1 + beta**2)
     assert 0.4 * bound < np.median(found) < bound + 0.05
     assert found.max() < bound + 0.15

@@ -14,7 +14,9 @@ import numpy as np
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
-from flfl.audit.attack import Array, Case, Guess, read
+from flfl.audit.attacks import Guess, received
+from flfl.audit.report import read
+from flfl.audit.view import Array, Case
 
 MOST = 40
 """Components that are looked for at the most."""
@@ -22,24 +24,21 @@ MOST = 40
 
 def run(case: Case, copies: bool) -> Guess:
     """The best component for each sensor."""
-    heard = case.copies if copies else case.release
+    heard = received(case, copies)
     found = components(heard.leading(MOST), case.seed)
     e, known = case.wanted.residual, heard.known
-    value = np.zeros(known.shape)
-    best = np.full(len(known), -1.0)
-    for column in found.T:
-        for sign in (1.0, -1.0):
-            guess = np.broadcast_to(sign * column, known.shape)
-            fits = np.nan_to_num(read(e, guess, known))
-            value[fits > best] = sign * column
-            best = np.maximum(best, fits)
-    return Guess(value, case.picture(heard)[1])
+    value, best = np.zeros(known.shape), np.full(len(known), -1.0)
+    for column in np.hstack([found, -found]).T:
+        fits = np.nan_to_num(read(e, np.broadcast_to(column, known.shape), known))
+        value[fits > best] = column
+        best = np.maximum(best, fits)
+    return Guess(value, heard.P @ heard.factors().T)
 
 
 def components(X: Array, seed: int = 0) -> Array:
-    """Independent components (N, n) of whitened columns, those of changes in time.
+    """Independent components (N, n) of whitened columns, found from their changes in time.
 
-    Changes are less Gaussian than the course of things, and easier to tell apart.
+    Changes are less Gaussian than the columns, so components are easier to tell apart.
     """
     if X.shape[1] < 2:
         return X

@@ -2,43 +2,43 @@
 
 Adversaries: everybody else together, who know all other sensors' copies and clean readings; and
 somebody who also knows the sensor's own other readings. Either takes the others' part out of the
-sums. What is left is the sensor's own copy, slot by slot, and nothing that the copy does not tell.
+sums. What is left is the sensor's own copy, slot by slot.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from flfl.audit.attack import Array, Case, Guess, Mask
-from flfl.audit.residual import read_series
+from flfl.audit.attacks import Guess
+from flfl.audit.view import Array, Case, Mask, read_series
 
 
 def everybody(case: Case, copies: bool) -> Guess:
-    """Best linear reading of the own copies in time, given what the others foretell."""
-    x, seen = _own_copies(case, copies)
-    wanted, sigma2 = case.wanted, case.view.network.sigma2
-    parts = zip(x - wanted.foretold, sigma2, seen, wanted.laws, strict=True)
+    """Best linear reading of the own copies in time, given what the others predict."""
+    x, seen = own_copies(case, copies)
+    wanted, sigma2 = case.wanted, case.network.sigma2
+    parts = zip(x - wanted.predicted, sigma2, seen, wanted.laws, strict=True)
     value = np.array([read_series(*part) for part in parts])
-    return Guess(np.where(seen, value, np.nan), wanted.foretold)
+    return Guess(np.where(seen, value, np.nan), wanted.predicted)
 
 
 def all_but_one(case: Case, copies: bool) -> Guess:
-    """The own copy of one reading against all that foretells it."""
-    x, seen = _own_copies(case, copies)
-    wanted, sigma2 = case.wanted, case.view.network.sigma2
-    foretold = case.truth.clean - wanted.surprise
-    value = wanted.doubt / (wanted.doubt + sigma2) * (x - foretold)
-    return Guess(np.where(seen, value, np.nan), foretold)
+    """The own copy of one reading against all that predicts it."""
+    x, seen = own_copies(case, copies)
+    wanted, sigma2 = case.wanted, case.network.sigma2
+    predicted = case.clean - wanted.surprise
+    value = wanted.doubt / (wanted.doubt + sigma2) * (x - predicted)
+    return Guess(np.where(seen, value, np.nan), predicted)
 
 
-def _own_copies(case: Case, copies: bool) -> tuple[Array, Mask]:
+def own_copies(case: Case, copies: bool) -> tuple[Array, Mask]:
     """Each sensor's copies and where they are seen (M, N): from the store, or from the sums."""
-    net, C = case.view.network, case.copies.z.T
+    net, C = case.network, case.copies
     if copies:
         return C, net.known
     used = np.arange(net.z.shape[1]) < net.numbers[:, None]
     B = net.weights[:, None] * net.phi
-    rest = np.where(used, net.z - C.T @ B, 0.0)  # zero, if sums are what they are said to be
+    rest = np.where(used, net.z - C.T @ B, 0.0)  # zero if the sums are what they are said to be
     power = used @ (B**2).T
     own = np.divide(rest @ B.T, power, out=np.zeros_like(power), where=power > 0).T
     return C + own, net.known & (power > 0).T

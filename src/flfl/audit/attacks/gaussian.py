@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flfl.audit.attack import Array, Case, Guess
-from flfl.audit.channel import Channel, left_over, states
+from flfl.audit.attacks import Channel, Guess, left_over, received, states
+from flfl.audit.view import Array, Case
 from flfl.model.state_space import Dynamics
 
 FREEDOM = 3.0
@@ -27,22 +27,21 @@ _CELLS, _WORK = 4_000_000, 6_000_000_000
 
 def by_slot(case: Case, copies: bool) -> Guess:
     """Each slot for itself, given the factors."""
-    heard = case.copies if copies else case.release
-    q, picture = case.picture(heard)
-    noise = np.where(heard.known, heard.r[:, None] + heard.sigma2, 0.0)
-    score, _ = left_over(heard, heard.P, noise, q)
-    return Guess(heard.r[:, None] * score, picture)
+    heard = received(case, copies)
+    q = heard.factors()
+    score, _ = left_over(heard, heard.P, heard.noise, q)
+    return Guess(heard.r[:, None] * score, heard.P @ q.T)
 
 
 def heavy_tailed(case: Case, copies: bool) -> Guess:
     """Student-t residuals: ``var e_it = s_i^2 (f + E e_it^2 / s_i^2) / (f + 1)``, repeated."""
-    heard = case.copies if copies else case.release
+    heard = received(case, copies)
     scale = heard.r[:, None] * (FREEDOM - 2) / FREEDOM
     variance = np.broadcast_to(heard.r[:, None], heard.known.shape)
     for _ in range(STEPS):
         noise = np.where(heard.known, variance + heard.sigma2, 0.0)
         q = states(heard, heard.P, noise, heard.dynamics)
-        score, gain = left_over(heard, heard.P, noise, q, spread=True)
+        score, gain = left_over(heard, heard.P, noise, q)
         e = variance * score
         square = e**2 + np.maximum(variance - variance**2 * gain, 0.0)
         variance = scale * (FREEDOM + square / scale) / (FREEDOM + 1)
@@ -51,9 +50,8 @@ def heavy_tailed(case: Case, copies: bool) -> Guess:
 
 def with_memory(case: Case, copies: bool) -> Guess:
     """All residuals and the factors in one smoother; long tables in pieces."""
-    heard = case.copies if copies else case.release
+    heard = received(case, copies)
     (M, N), k = heard.known.shape, heard.P.shape[1]
-    _, picture = case.picture(heard)
     size = max(_CELLS // (k + M) ** 2, 8)
     most = min(N, max(_WORK // (k + M) ** 3, 8))
     value = np.full((M, N), np.nan)
@@ -62,7 +60,7 @@ def with_memory(case: Case, copies: bool) -> Guess:
         low, high = max(start - _OVERLAP, 0), min(stop + _OVERLAP, N)
         piece = _joint(heard.cut(slice(low, high)), case)
         value[:, start:stop] = piece[:, start - low : stop - low]
-    return Guess(value, picture)
+    return Guess(value, heard.P @ heard.factors().T)
 
 
 def _joint(heard: Channel, case: Case) -> Array:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-from flfl.audit.attack import Array, Case, Guess, Mask
+from flfl.audit.attacks import Guess, received
 from flfl.audit.attacks.gaussian import by_slot
+from flfl.audit.view import Array, Case
 
 LAGS = 4
 COMPONENTS = 12
@@ -22,25 +23,18 @@ _FEWEST = 40
 
 def run(case: Case, copies: bool) -> Guess:
     """Ridge regression, half on half."""
-    heard = case.copies if copies else case.release
-    solved = by_slot(case, copies)
+    heard, solved = received(case, copies), by_slot(case, copies)
     common = lagged(heard.leading(COMPONENTS))
     value = np.full(heard.known.shape, np.nan)
     rng = np.random.default_rng(case.seed)
     for i, known in enumerate(heard.known):
         own = lagged(solved.value[i][:, None] / max(float(solved.value[i].std()), 1e-12))
-        at = np.flatnonzero(known)
+        X, e, at = np.hstack([common, own]), case.wanted.residual[i], np.flatnonzero(known)
         if len(at) >= _FEWEST:
             first = rng.random(len(at)) < 0.5
-            value[i] = _read(np.hstack([common, own]), case.wanted.residual[i], at, first)
+            for learn, test in ((at[first], at[~first]), (at[~first], at[first])):
+                value[i, test] = RidgeCV(_RIDGES).fit(X[learn], e[learn]).predict(X[test])
     return Guess(value, solved.base)
-
-
-def _read(X: Array, truth: Array, at: np.ndarray, first: Mask) -> Array:
-    out = np.full(len(truth), np.nan)
-    for learn, test in ((at[first], at[~first]), (at[~first], at[first])):
-        out[test] = RidgeCV(_RIDGES).fit(X[learn], truth[learn]).predict(X[test])
-    return out
 
 
 def lagged(X: Array) -> Array:

@@ -1,18 +1,14 @@
 """Every training reading from the paper's plain uploads, by algebra.
 
 Adversary: the coordinator of ``flfl-paper`` with the schedule ``prompt`` and the rule ``paper``,
-honest but curious. It sends Q and the step, and gets each sensor's own gradient in the clear.
+honest but curious. It sends Q and the step, and gets each sensor's own gradient in the clear. It
+knows the published weights (``lambda, z1, z2``), a few consecutive rounds, and the start that it
+sends itself (all ``p_i`` near ``scale * 1``, which fixes the sign); no coordinates, no graph, no
+reading. It does not get each sensor's mean and scale, which are never sent, and the readings held
+out for the early stop, which enter no gradient.
 
-Assumes: the published weights (``lambda, z1, z2``), a few consecutive rounds, the start that the
-coordinator itself sends (all ``p_i`` near ``scale * 1``, which fixes the sign). It needs no
-coordinates, no graph and no reading. What it does not get: each sensor's mean and scale, which are
-never sent, and the readings held out for the early stop, which enter no gradient.
-
-Scored: share of the uploaded readings within 1 % of the sensor's standard deviation, and the
-relative error ``|y_hat - y| / |y|`` in the sensor's own standardised units.
-
-How: an uploaded row is ``G_j = -2 c_j p + 2 lambda q_j``, so ``-(G - 2 lambda Q)/2 = c p^T`` has
-rank one: ``p = s u`` and ``c = v / s`` with one unknown scale. The sensor's own step
+An uploaded row is ``G_j = -2 c_j p + 2 lambda q_j``, so ``-(G - 2 lambda Q)/2 = c p^T`` has rank
+one: ``p = s u`` and ``c = v / s`` with one unknown scale. The sensor's own step
 ``p' = (1 - 2 eta lambda n) p + 2 eta sum_j c_j q_j`` links two rounds and gives it. Then
 ``y_j = c_j + p.q_j + z2 p.(D D^T Q)_j + w^T P q_j`` with P the latent vectors of the site, known
 by now, and ``w = z1 (L L^T)_i`` unknown but the same in every round: least squares.
@@ -20,64 +16,28 @@ by now, and ``w = z1 (L L^T)_i`` unknown but the same in every round: least squa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flfl.audit.view import Array
 from flfl.paper.graph import path_laplacian
 from flfl.paper.objective import Weights
 from flfl.protocol.session import Ask, Replies
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class PlainUploads:
-    """What the coordinator saw in R consecutive rounds of M turns.
-
-    Attributes
-    ----------
-    turns : (site, number of the sensor there) in the order of a round
-    Q, G : (R, M, N, k) time factors as sent at each turn, and the gradient that came back
-    eta : (R, M) steps as sent
-    start : the ``scale`` that was sent at the start: every ``p_i`` begins near ``start * 1``
-    """
-
-    turns: tuple[tuple[str, int], ...]
-    Q: Array
-    G: Array
-    eta: Array
-    start: float
-
-
-@dataclass(frozen=True)
-class Inversion:
-    """What the attack found; sensors in the order of the turns.
-
-    ``P`` (R, M, k) latent vectors at each turn, ``rows`` (M, M) the rows ``z1 L L^T`` (zero outside
-    the site), ``readings`` (M, N) in standardised units, NaN where nothing was uploaded.
-    """
-
-    P: Array
-    rows: Array
-    readings: Array
 
 
 @dataclass
 class Recorder:
     """A witness that keeps the plain uploads of the first rounds, up to the first step back.
 
-    >>> Recorder(rounds=2).rounds
-    2
+    ``uploads`` holds, for each turn (site, number of the sensor there), the step and Q (N, k) as
+    sent and the gradient G (N, k) that came back, round by round.
     """
 
     rounds: int = 6
     start: float = 1.0
     stopped: bool = False
-    seen: list[tuple[tuple[str, int], float, Array, Array]] = field(default_factory=list)
+    uploads: dict[tuple[str, int], list[tuple[float, Array, Array]]] = field(default_factory=dict)
 
     def __call__(self, ask: Ask, replies: Replies) -> None:
         """See one question and its replies."""
@@ -85,33 +45,11 @@ class Recorder:
             self.start = float(ask.body["scale"])
         # A step back moves every p to an older state: the rounds are no longer consecutive.
         self.stopped |= ask.kind == "restore"
-        if ask.kind != "turn" or self.stopped:
-            return
-        assert ask.to is not None
-        turn = ask.to, int(ask.body["sensor"])
-        if sum(known == turn for known, *_ in self.seen) < self.rounds:
-            upload = replies.by_site[ask.to]["grad_Q"]
-            self.seen.append((turn, float(ask.body["eta"]), np.asarray(ask.body["Q"]), upload))
-
-    def uploads(self) -> PlainUploads:
-        """What was seen, as arrays."""
-        turns = tuple(dict.fromkeys(turn for turn, *_ in self.seen))
-        M, R = len(turns), len(self.seen) // len(turns)
-        rounds = [self.seen[r * M : (r + 1) * M] for r in range(R)]
-        return PlainUploads(
-            turns,
-            np.array([[Q for _, _, Q, _ in turn] for turn in rounds]),
-            np.array([[G for *_, G in turn] for turn in rounds]),
-            np.array([[eta for _, eta, _, _ in turn] for turn in rounds]),
-            self.start,
-        )
-
-
-def record(fit: Callable[..., object], rounds: int = 6) -> PlainUploads:
-    """Watch the coordinator while ``fit(witness=...)`` runs; the first rounds are all it takes."""
-    recorder = Recorder(rounds)
-    fit(witness=recorder)
-    return recorder.uploads()
+        if ask.kind == "turn" and not self.stopped and ask.to is not None:
+            seen = self.uploads.setdefault((ask.to, int(ask.body["sensor"])), [])
+            if len(seen) < self.rounds:
+                Q, G = np.asarray(ask.body["Q"]), replies.by_site[ask.to]["grad_Q"]
+                seen.append((float(ask.body["eta"]), Q, G))
 
 
 def rank_one(G: Array, Q: Array, ridge: float) -> tuple[Array, Array]:
@@ -136,89 +74,69 @@ def scale_of(u: Array, u_next: Array, shrink: float, push: Array) -> float:
     """``s^2`` from ``s s' u' = s^2 shrink u + push``, k equations in ``s s'`` and ``s^2``.
 
     ``shrink = 1 - 2 eta lambda n``, ``push = 2 eta sum_j q_j v_j`` (k,).
-
-    Examples
-    --------
-    >>> p, push_over_s = np.array([3.0, 4.0]), np.array([1.0, 0.0])
-    >>> p_next = p + push_over_s
-    >>> u, u_next = p / 5, p_next / np.linalg.norm(p_next)
-    >>> round(scale_of(u, u_next, 1.0, 5 * push_over_s), 6)
-    25.0
     """
     A = np.column_stack([u_next, -shrink * u])
     return float(np.linalg.lstsq(A, push, rcond=None)[0][1])
 
 
-def latent_vectors(
-    uploads: PlainUploads, observed: Mask, ridge: float
-) -> tuple[Array, list[list[Array]]]:
-    """``p_i`` of the first R - 1 rounds (R - 1, M, k), and the ``c_j`` of the uploaded rows."""
-    R, M, _, k = uploads.G.shape
-    near = uploads.start**2 * k
-    P = np.empty((R - 1, M, k))
-    c = [[np.empty(0)] * M for _ in range(R - 1)]
-    for i in range(M):
-        on = observed[i]
-        parts = [rank_one(uploads.G[r, i][on], uploads.Q[r, i][on], ridge) for r in range(R)]
-        for r in range(R - 1):
-            eta, (u, v) = uploads.eta[r, i], parts[r]
-            push = 2 * eta * uploads.Q[r, i][on].T @ v
-            square = scale_of(u, parts[r + 1][0], 1 - 2 * eta * ridge * int(on.sum()), push)
-            s = np.sqrt(np.clip(square, near / 9, 9 * near))
-            P[r, i], c[r][i] = s * u, v / s
-    return P, c
-
-
-def solve_readings(known: Array, terms: Array) -> tuple[Array, Array]:
-    """``y`` (n,) and ``w`` (C,) from ``y_j = known_rj + w . terms_rj`` for every round r.
+def solve_readings(known: Array, terms: Array) -> Array:
+    """``y`` (n,) from ``y_j = known_rj + w . terms_rj`` for every round r, w unknown.
 
     Parameters
     ----------
-    known : (R, n); terms : (R, n, C)
+    known : (R, n)
+    terms : (R, n, C)
 
     Examples
     --------
     >>> terms = np.array([[[1.0], [2.0]], [[3.0], [1.0]]])
-    >>> y, w = solve_readings(5.0 - 2.0 * terms[:, :, 0], terms)
-    >>> y.round(6).tolist(), w.round(6).tolist()
-    ([5.0, 5.0], [2.0])
+    >>> solve_readings(5.0 - 2.0 * terms[:, :, 0], terms).round(6).tolist()
+    [5.0, 5.0]
     """
     A = (terms - terms.mean(axis=0)).reshape(-1, terms.shape[2])
     w = np.linalg.lstsq(A, (known.mean(axis=0) - known).ravel(), rcond=1e-12)[0]
-    return np.asarray((known + terms @ w).mean(axis=0)), np.asarray(w)
+    return np.asarray((known + terms @ w).mean(axis=0))
 
 
-def invert(uploads: PlainUploads, weights: Weights) -> Inversion:
-    """Latent vectors, regulariser rows and readings from R >= 4 rounds of plain uploads."""
-    observed = (uploads.G[0] != 0).any(axis=2)
-    P, c = latent_vectors(uploads, observed, weights.ridge)
-    rounds, M = len(P) - 1, len(uploads.turns)
-    sites = np.array([site for site, _ in uploads.turns])
-    readings, rows = np.full(observed.shape, np.nan), np.zeros((M, M))
-    for i in range(M):
-        on, peers = observed[i], np.flatnonzero(sites == sites[i])
+def invert(seen: Recorder, weights: Weights) -> Array:
+    """Readings (sensors in the order of the turns, N), standardised; NaN where none was uploaded.
+
+    It takes four rounds or more: p follows from two, and w from two more.
+    """
+    turns, ridge = list(seen.uploads.values()), weights.ridge
+    R = min(map(len, turns)) - 1
+    observed = np.array([(turn[0][2] != 0).any(axis=1) for turn in turns])
+    M, k = len(turns), turns[0][0][1].shape[1]
+    P, c = np.empty((R, M, k)), np.zeros((R, *observed.shape))
+    near = seen.start**2 * k
+    for i, (turn, on) in enumerate(zip(turns, observed, strict=True)):
+        parts = [rank_one(G[on], Q[on], ridge) for _, Q, G in turn]
+        for r, (eta, Q, _) in enumerate(turn[:R]):
+            (u, v), (u_next, _) = parts[r], parts[r + 1]
+            push = 2 * eta * Q[on].T @ v
+            square = scale_of(u, u_next, 1 - 2 * eta * ridge * int(on.sum()), push)
+            s = np.sqrt(np.clip(square, near / 9, 9 * near))
+            P[r, i], c[r, i, on] = s * u, v / s
+    sites = np.array([site for site, _ in seen.uploads])
+    readings = np.full(observed.shape, np.nan)
+    for i, (turn, on) in enumerate(zip(turns, observed, strict=True)):
+        peers = np.flatnonzero(sites == sites[i])
         known, terms = [], []
-        for r in range(rounds):
-            Q = uploads.Q[r, i]
+        for r, (_, Q, _) in enumerate(turn[: R - 1]):
             # Peers that come earlier in the round have moved already.
             now = np.where((peers < i)[:, None], P[r + 1, peers], P[r, peers])
             smooth = weights.temporal * path_laplacian(Q)[on] @ P[r, i]
-            known.append(c[r][i] + Q[on] @ P[r, i] + smooth)
+            known.append(c[r, i, on] + Q[on] @ P[r, i] + smooth)
             terms.append(Q[on] @ now.T)
-        readings[i, on], rows[i, peers] = solve_readings(np.array(known), np.array(terms))
-    return Inversion(P, rows, readings)
+        readings[i, on] = solve_readings(np.array(known), np.array(terms))
+    return readings
 
 
 def score(estimate: Array, truth: Array) -> dict[str, float]:
-    """Share within 1 % of a standard deviation, and relative error, where both are known.
+    """Shares within 1 % of a standard deviation, and relative error, where both are known.
 
     Both (M, N) in standardised units, NaN = unknown. ``guessing`` is the share that the sensor's
     mean (zero) would have within 1 %.
-
-    Examples
-    --------
-    >>> score(np.array([[1.0, 2.0]]), np.array([[1.0, 4.0]]))["exposed"]
-    0.5
     """
     both = ~np.isnan(estimate) & ~np.isnan(truth)
     miss, size = (estimate - truth)[both], truth[both]
