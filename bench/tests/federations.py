@@ -5,8 +5,7 @@ from dataclasses import asdict
 import numpy as np
 
 from flfl.protocol.traffic import Traffic
-from flfl_bench.baselines.exchange import Post
-from flfl_bench.baselines.factors import train
+from flfl_bench.baselines.federation import Post, train
 
 
 def readings(sensors=6, slots=150, rate=0.6, seed=0):
@@ -23,11 +22,21 @@ def names(Y):
     return [f"s{i}" for i in range(len(Y))]
 
 
-def object_path(module, model, Y, **options):
+def by_message(model, Y, **options):
     """Estimates in the sensors' own scaled units, the traffic, and the parties."""
     traffic = Traffic()
-    network = module.network(model, Y, names(Y), Post(traffic), **options)
+    network = model.by_message(Y, names(Y), Post(traffic), **options)
     return train(network, model.rounds, traffic), traffic, network
+
+
+def agree(model, Y):
+    """Both forms give the same estimates and traffic, which come back."""
+    estimates, traffic, _ = by_message(model, Y)
+    fast = Traffic()
+    batched = train(model.at_once(model.local(Y, names(Y)), Post(fast)), model.rounds, fast)
+    np.testing.assert_allclose(batched, estimates, atol=1e-10)
+    assert asdict(fast) == asdict(traffic)
+    return estimates, traffic
 
 
 def arrays(party):
@@ -52,8 +61,3 @@ def shared_memory(network):
         for other in range(one)
         if any(np.may_share_memory(a, b) for a in held[one] for b in held[other])
     ]
-
-
-def counted(traffic):
-    """What a traffic holds, as plain values."""
-    return asdict(traffic)

@@ -7,9 +7,8 @@ from federations import names, readings
 from flfl.audit.attacks.plain_inversion import score
 from flfl.protocol.traffic import Traffic
 from flfl_bench.attacks.fedmf_inversion import invert
-from flfl_bench.baselines import fedmf
-from flfl_bench.baselines.exchange import Message, Post
 from flfl_bench.baselines.factors import Local
+from flfl_bench.baselines.federation import Message, Post
 from flfl_bench.baselines.fedmf import FedMF
 from flfl_bench.baselines.paillier import KeyPair
 
@@ -35,9 +34,9 @@ class Wire(Post):
 
 def watch(model, Y, rounds=2, keys=None):
     wire = Wire()
-    network = fedmf.network(model, Y, names(Y), wire, keys)
-    for _ in range(rounds):
-        network.round()
+    network = model.by_message(Y, names(Y), wire, keys)
+    for number in range(rounds):
+        network.round(number)
     M = len(Y)
     factors, moves = wire.all("factors", "Q"), wire.all("move", "values")
     density = float(wire.all("begin", "density")[0][0])

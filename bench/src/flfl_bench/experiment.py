@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flfl.config import Count, TomlTable, Whole, read_toml
+from flfl.config import Count, Share, TomlTable, Whole, read_toml
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError, nearest
 from flfl.evaluation import training_mask
@@ -54,7 +54,6 @@ AUDITED = {"flfl": "sums", "flfl-paper": "plain"}
 
 Names = Annotated[list[str], Field(min_length=1)]
 Options = dict[str, Any]
-Rate = Annotated[float, Field(gt=0, lt=1)]
 Table = TypeVar("Table", bound=TomlTable)
 
 
@@ -90,7 +89,7 @@ class RunTable(TomlTable):
     """A ``[[run]]``."""
 
     data: Names
-    rates: Annotated[list[Rate], Field(min_length=1)]
+    rates: Annotated[list[Share], Field(min_length=1)]
     patterns: Names = Field(default_factory=lambda: ["random"])
     methods: Names
     seeds: Count | Annotated[list[Whole], Field(min_length=1)] = 1
@@ -204,9 +203,6 @@ def _placed(where: str) -> Iterator[None]:
     except InputError as error:
         inner = f"{error.where}: {error.problem}" if error.where else error.problem
         raise InputError(inner, where=where, remedy=error.remedy) from None
-    except ValueError as error:
-        # How scikit-learn refuses a parameter.
-        raise InputError(str(error), where=where) from None
 
 
 @dataclass
@@ -291,7 +287,4 @@ def _check_options(method: str, options: Options) -> None:
     find(method).require()
     if "seed" in options:
         raise InputError("seed is no option of a method", remedy="Give seeds = [...] in the run")
-    model = create(method, **options)
-    model.check_settings()
-    if hasattr(model, "_parameter_constraints"):
-        model._validate_params()
+    create(method, **options).check_settings()

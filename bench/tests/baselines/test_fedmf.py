@@ -3,24 +3,16 @@
 import numpy as np
 import pytest
 
-from federations import counted, names, object_path, readings
-from flfl.protocol.traffic import Traffic
-from flfl_bench.baselines import fedmf
-from flfl_bench.baselines.exchange import Post
-from flfl_bench.baselines.factors import Local, start_slots, train
-from flfl_bench.baselines.fedmf import FedMF, FedMFBatch
+from federations import agree, by_message, names, readings
+from flfl_bench.baselines.factors import Local, start_slots
+from flfl_bench.baselines.fedmf import FedMF
 from flfl_bench.baselines.paillier import Ciphertext, KeyPair, PrivateKey
 
 
 @pytest.mark.parametrize("upload", ["full", "part"])
 @pytest.mark.parametrize("rounds", [7, 400])
 def test_the_batched_path_is_the_object_path(upload, rounds):
-    Y, model = readings(), FedMF(rank=3, upload=upload, rounds=rounds)
-    estimates, traffic, _ = object_path(fedmf, model, Y)
-    local, fast = Local.of(Y, names(Y), 0), Traffic()
-    batched = train(FedMFBatch(model, local, Post(fast)), model.rounds, fast)
-    np.testing.assert_allclose(batched, estimates, atol=1e-10)
-    assert counted(fast) == counted(traffic)
+    _, traffic = agree(FedMF(rank=3, upload=upload, rounds=rounds), readings())
     assert traffic.rounds >= min(rounds, 20)
 
 
@@ -36,7 +28,7 @@ def test_the_start_has_full_rank_and_the_model_uses_it():
     assert (np.linalg.svd(start_slots(50, 10, seed=1), compute_uv=False) > 1e-3).all()
     assert (np.linalg.svd(Local.of(readings(12), names(range(12)), 0).start(10))[1] > 1e-3).all()
     Y = readings(8, rate=0.9)
-    estimates, _, _ = object_path(fedmf, FedMF(rank=3, rounds=300, ridge=1e-3), Y)
+    estimates, _, _ = by_message(FedMF(rank=3, rounds=300, ridge=1e-3), Y)
     sizes = np.linalg.svd(estimates, compute_uv=False)
     assert sizes[2] > 0.1 * sizes[0]
     assert sizes[3] < 1e-10 * sizes[0]
@@ -55,8 +47,8 @@ def keys():
 @pytest.mark.parametrize("upload", ["full", "part"])
 def test_encrypted_training_equals_plain_training(keys, upload):
     Y, model = readings(4, 20), FedMF(rank=3, rounds=2, upload=upload)
-    plain, in_the_clear, _ = object_path(fedmf, model, Y)
-    hidden, traffic, network = object_path(fedmf, model, Y, keys=keys)
+    plain, in_the_clear, _ = by_message(model, Y)
+    hidden, traffic, network = by_message(model, Y, keys=keys)
     np.testing.assert_allclose(hidden, plain, atol=1e-4)
     assert np.abs(plain).max() > 1e-3
     assert traffic.messages_up == in_the_clear.messages_up
@@ -65,4 +57,4 @@ def test_encrypted_training_equals_plain_training(keys, upload):
     assert (traffic.numbers, in_the_clear.numbers > 0) == (0, True)
     everything = vars(network.server)
     assert not any(isinstance(value, PrivateKey | KeyPair) for value in everything.values())
-    assert all(isinstance(entry, Ciphertext) for entry in everything["_Q"].flat)
+    assert all(isinstance(entry, Ciphertext) for entry in everything["shared"].flat)

@@ -3,30 +3,17 @@
 import numpy as np
 import pytest
 
-from federations import counted, names, object_path, readings
-from flfl.protocol.traffic import Traffic
-from flfl_bench.baselines import fedrec, fedrec_plus
-from flfl_bench.baselines.exchange import Post
-from flfl_bench.baselines.factors import Local, residual, start_slots, train
-from flfl_bench.baselines.fedrec import FedRec, FedRecBatch, Filling, own_vectors
-from flfl_bench.baselines.fedrec_plus import FedRecPlus, FedRecPlusBatch
-
-
-def batched_path(batch, model, Y):
-    traffic = Traffic()
-    run = batch(model, Local.of(Y, names(Y), model.random_state), Post(traffic))
-    return train(run, model.rounds, traffic), traffic
+from federations import agree, by_message, names, readings
+from flfl_bench.baselines.factors import Local, start_slots
+from flfl_bench.baselines.fedrec import FedRec, Filling, own_vectors
+from flfl_bench.baselines.fedrec_plus import FedRecPlus
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.8])
 @pytest.mark.parametrize("filling", [0.0, 0.5, 3.0])
 def test_the_batched_path_is_the_object_path(rate, filling):
-    Y = readings(rate=rate)
     model = FedRec(rank=3, filling=filling, rounds=45, mean_rounds=20)
-    estimates, traffic, _ = object_path(fedrec, model, Y)
-    batched, fast = batched_path(FedRecBatch, model, Y)
-    np.testing.assert_allclose(batched, estimates, atol=1e-10)
-    assert counted(fast) == counted(traffic)
+    estimates, _ = agree(model, readings(rate=rate))
     assert np.abs(estimates).max() > 0.5
 
 
@@ -36,21 +23,18 @@ def test_denoising_takes_out_all_that_was_made_up(denoisers, filling):
     """On real messages: the noise is drawn, sent, added up and subtracted."""
     Y = readings(rate=0.3)
     options = {"rank": 3, "rounds": 35, "mean_rounds": 10}
-    clean, _, _ = object_path(fedrec, FedRec(**options, filling=0.0), Y)
+    clean, _, _ = by_message(FedRec(**options, filling=0.0), Y)
     model = FedRecPlus(**options, filling=filling, denoisers=denoisers)
-    denoised, traffic, _ = object_path(fedrec_plus, model, Y)
+    denoised, traffic = agree(model, Y)
     np.testing.assert_allclose(denoised, clean, atol=1e-10)
-    batched, fast = batched_path(FedRecPlusBatch, model, Y)
-    np.testing.assert_allclose(batched, denoised, atol=1e-10)
-    assert counted(fast) == counted(traffic)
     assert (traffic.up["noise"] > 0) == (filling > 0 and denoisers < 6)
 
 
 def test_filling_changes_the_result_and_denoising_undoes_that():
     Y = readings(rate=0.3)
     options = {"rank": 3, "rounds": 35, "filling": 1.0}
-    filled, _, _ = object_path(fedrec, FedRec(**options), Y)
-    denoised, _, _ = object_path(fedrec_plus, FedRecPlus(**options), Y)
+    filled, _, _ = by_message(FedRec(**options), Y)
+    denoised, _, _ = by_message(FedRecPlus(**options), Y)
     assert np.abs(filled - denoised).max() > 0.05
 
 
@@ -70,7 +54,7 @@ def test_own_vectors_are_plain_gradient_steps():
     Q, P = start_slots(150, 3, seed=0, spread=1.0), local.start(3)
     stepped = P
     for _ in range(4):
-        errors = residual(local.train, stepped, Q) @ Q / local.train.per_sensor
+        errors = local.train.residual(stepped, Q) @ Q / local.train.per_sensor
         stepped = stepped + 0.3 * (errors - 0.05 * stepped)
     np.testing.assert_allclose(own_vectors(local.train, P, Q, 0.3, 0.05, 4), stepped, atol=1e-12)
 
@@ -78,7 +62,7 @@ def test_own_vectors_are_plain_gradient_steps():
 def test_the_server_cannot_tell_made_up_rows_by_their_number():
     """With all free slots filled, every upload names every slot."""
     Y = readings(rate=0.6)
-    _, traffic, _ = object_path(fedrec, FedRec(rank=2, filling=2.0, rounds=10), Y)
+    _, traffic, _ = by_message(FedRec(rank=2, filling=2.0, rounds=10), Y)
     assert traffic.up["gradient"] == 10 * Y.size * (2 + 1) * 4
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flfl.errors import OutOfRangeError
-from flfl_bench.baselines.exchange import Message
+from flfl_bench.baselines.federation import Message
 from flfl_bench.baselines.paillier import UNIT, KeyPair
 
 

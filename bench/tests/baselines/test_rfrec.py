@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from federations import counted, names, object_path, readings
-from flfl.protocol.traffic import Traffic
+from federations import agree, by_message, readings
 from flfl_bench.baselines import rfrec
-from flfl_bench.baselines.exchange import Post
-from flfl_bench.baselines.factors import start_slots, train
-from flfl_bench.baselines.rfrec import Copy, RFRec, RFRecBatch, local_readings
+from flfl_bench.baselines.factors import start_slots
+from flfl_bench.baselines.rfrec import Copy, RFRec
 
 
 @pytest.mark.parametrize(
@@ -24,12 +22,7 @@ from flfl_bench.baselines.rfrec import Copy, RFRec, RFRecBatch, local_readings
     ids=str,
 )
 def test_the_batched_path_is_the_object_path(options):
-    Y, model = readings(), RFRec(rank=3, rounds=35, **options)
-    estimates, traffic, _ = object_path(rfrec, model, Y)
-    fast = Traffic()
-    batch = RFRecBatch(model, local_readings(model, Y, names(Y)), Post(fast))
-    np.testing.assert_allclose(train(batch, 35, fast), estimates, atol=1e-10)
-    assert counted(fast) == counted(traffic)
+    _, traffic = agree(RFRec(rank=3, rounds=35, **options), readings())
     assert traffic.numbers > 0
 
 
@@ -38,7 +31,7 @@ def test_the_gradients_are_those_of_the_loss():
     Y = readings(1, 20)
     for head in ("linear", "sigmoid"):
         model = RFRec(rank=3, head=head, slot_ridge=0.2, ridge=0.3, pull=2.0)
-        local = local_readings(model, Y, ["s0"])
+        local = model.local(Y, ["s0"])
         Q, start = start_slots(20, 3, seed=1, spread=0.5), start_slots(20, 3, seed=2, spread=0.5)
         y, J, p = local.train.Y[0], local.train.J[0], local.start(3)[0]
 
@@ -67,7 +60,7 @@ def test_the_gradients_are_those_of_the_loss():
 
 def test_the_noise_is_drawn_for_every_number():
     Y, model = readings(1, 20_000, rate=0.5), RFRec(rank=3, noise=0.1)
-    local = local_readings(model, Y, ["s0"])
+    local = model.local(Y, ["s0"])
     Q = np.zeros((20_000, 3))
     noise = Copy(model, local, 0, np.zeros(3), Q).released()
     np.testing.assert_allclose(noise.var(axis=0), 2 * 0.1**2, rtol=0.1)  # Laplace: 2 b^2
@@ -77,7 +70,7 @@ def test_the_noise_is_drawn_for_every_number():
 
 def test_an_average_after_an_average_sends_nothing():
     Y, model = readings(), RFRec(rank=2, variant="rfrecf", averaging=0.8, rounds=200, noise=1e-9)
-    _, traffic, _ = object_path(rfrec, model, Y)
+    _, traffic, _ = by_message(model, Y)
     shares = traffic.messages_up["copy"] / len(Y) / traffic.rounds
     assert 0.05 < shares < 0.3  # p (1 - p) = 0.16
 
@@ -85,7 +78,7 @@ def test_an_average_after_an_average_sends_nothing():
 def test_unobserved_slots_follow_the_others_and_are_not_shrunk():
     """The ridge acts on readings only: the copy of a slot without one moves by the pull alone."""
     Y, model = readings(1, 60), RFRec(rank=2, slot_ridge=5.0)
-    local = local_readings(model, Y, ["s0"])
+    local = model.local(Y, ["s0"])
     Q = start_slots(60, 2, seed=0, spread=1.0)
     copy = Copy(model, local, 0, np.ones(2), Q)
     for _ in range(5):

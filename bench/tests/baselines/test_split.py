@@ -3,29 +3,28 @@
 import numpy as np
 import pytest
 
-from federations import object_path, readings, shared_memory
-from flfl_bench.baselines import fedmf, fedrec, fedrec_plus, rfrec
-from flfl_bench.baselines._rounds import Readings
+from federations import by_message, readings, shared_memory
 from flfl_bench.baselines.fedmf import FedMF
 from flfl_bench.baselines.fedrec import FedRec
 from flfl_bench.baselines.fedrec_plus import FedRecPlus
+from flfl_bench.baselines.neural import Readings
 from flfl_bench.baselines.rfrec import RFRec
 
 
 @pytest.mark.parametrize(
-    ("module", "model"),
+    "model",
     [
-        (fedmf, FedMF(rank=2, rounds=12)),
-        (fedmf, FedMF(rank=2, rounds=12, upload="part")),
-        (fedrec, FedRec(rank=2, rounds=12)),
-        (fedrec_plus, FedRecPlus(rank=2, rounds=12, denoisers=2)),
-        (rfrec, RFRec(rank=2, rounds=12)),
-        (rfrec, RFRec(rank=2, rounds=12, variant="rfrecf")),
+        FedMF(rank=2, rounds=12),
+        FedMF(rank=2, rounds=12, upload="part"),
+        FedRec(rank=2, rounds=12),
+        FedRecPlus(rank=2, rounds=12, denoisers=2),
+        RFRec(rank=2, rounds=12),
+        RFRec(rank=2, rounds=12, variant="rfrecf"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=str,
 )
-def test_no_two_parties_hold_the_same_memory(module, model):
-    _, _, network = object_path(module, model, readings())
+def test_no_two_parties_hold_the_same_memory(model):
+    _, _, network = by_message(model, readings())
     assert shared_memory(network) == []
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines._attention import (
+from flfl_bench.baselines import federation
+from flfl_bench.baselines.attention import (
     Dice,
     Graph,
     Home,
@@ -22,10 +25,15 @@ from flfl_bench.baselines._attention import (
     pseudo_slots,
     region_graph,
     roll,
+    rows_sent,
     start_layer,
 )
-from flfl_bench.baselines._jax import (
+from flfl_bench.baselines.federation import WORD, ByMessage, Form, Message, Post
+from flfl_bench.baselines.neural import (
     Adam,
+    NeuralBatch,
+    NeuralRecoverer,
+    Readings,
     Tree,
     adam_start,
     adam_step,
@@ -33,11 +41,10 @@ from flfl_bench.baselines._jax import (
     jax,
     jitted,
     jnp,
+    packed,
     single,
+    unpacked,
 )
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
-from flfl_bench.baselines.exchange import WORD, Message, Post
 
 
 class Shared(NamedTuple):
@@ -75,11 +82,8 @@ def start_shared(slots: int, d: int, rng: np.random.Generator) -> Shared:
 def start_private(stream: np.random.Generator, d: int, n_neighbors: int) -> Private:
     """A client's own embedding; it has met no neighbour yet."""
     own = single(stream.standard_normal(d))
-    return Private(own, adam_start(own), *_strangers(d, n_neighbors))
-
-
-def _strangers(d: int, n_neighbors: int) -> tuple[Any, Any]:
-    return jnp.zeros((n_neighbors, d), np.float32), jnp.zeros(n_neighbors, bool)
+    nobody = jnp.zeros((n_neighbors, d), np.float32), jnp.zeros(n_neighbors, bool)
+    return Private(own, adam_start(own), *nobody)
 
 
 def embed(shared: Shared, own: Any, private: Private, home: Home) -> Any:
@@ -177,32 +181,28 @@ def joint_step(
     return *server_step(shared, adam, sums, jnp.sum(ones), observers, rules.rate), private
 
 
-class Client:
+class Client(federation.Client):
     """Holds one sensor's readings, its embedding, and what it knows of its neighbours."""
 
     def __init__(
         self, readings: Readings, home: Home, stream: np.random.Generator, private: Private,
         pseudo: int, rules: Rules,
     ) -> None:  # fmt: skip
-        self._readings, self._home, self._stream = readings, home, stream
+        super().__init__(readings)
+        self._home, self._stream = home, stream
         self._private = self._best = private
         self._pseudo, self._rules = pseudo, rules
-
-    def score(self, model: Message) -> Message:
-        """Sums of errors under the model."""
-        row = double(client_estimates(_shared_of(model.body), self._private, self._home))
-        return Message("score", {"sums": self._readings.sums(row[None])})
 
     def learn(self, model: Message) -> Sequence[Message]:
         """Which slots its gradients are about, and these; its own embedding moves at home."""
         dice = roll(self._stream, self._pseudo)
         normals = _normals(self._stream, self._pseudo, len(self._private.own))
         upload, touched, self._private = client_round(
-            _shared_of(model.body), self._private, self._home, dice, normals, self._rules
+            unpacked(_FORM, model.body), self._private, self._home, dice, normals, self._rules
         )
         rows = np.flatnonzero(touched)
-        body = {**upload.layer._asdict(), "Q": np.asarray(upload.Q)[rows]}
-        return [Message("rows", {"rows": rows}), Message("gradient", body)]
+        sent = upload._replace(Q=np.asarray(upload.Q)[rows])
+        return [Message("rows", {"rows": rows}), Message("gradient", packed(sent))]
 
     def introduce(self) -> Message:
         """Its embedding, for the third party."""
@@ -220,45 +220,40 @@ class Client:
         """What it holds now belongs to the best model."""
         self._best = self._private
 
-    def recover(self, model: Message) -> Array:
-        """Estimates of its slots, with what it held when that model was kept."""
-        return double(client_estimates(_shared_of(model.body), self._best, self._home))
+    def estimate(self, model: Message, *, best: bool) -> Array:
+        """With what it held when that model was kept, or with what it holds now."""
+        private = self._best if best else self._private
+        return double(client_estimates(unpacked(_FORM, model.body), private, self._home))[None]
 
 
-class Server:
+_FORM = Shared(Layer(0, 0, 0, 0), 0)
+
+
+class Server(federation.Server):
     """Holds the layer and Q; sees cut and noisy gradients."""
 
     def __init__(self, shared: Shared, rate: float) -> None:
-        self._shared = self._best = shared
+        super().__init__(shared)
         self._adam = adam_start(shared)
         self._rate = rate
 
     def model(self, client: int) -> Message:
         """The same for every client."""
-        return Message("model", {**self._shared.layer._asdict(), "Q": self._shared.Q})
+        return Message("model", packed(self.shared))
 
     def step(self, uploads: Sequence[Sequence[Message]]) -> None:
         """Add up what the clients sent, and move."""
-        Q = np.zeros(self._shared.Q.shape, np.float32)
+        Q = np.zeros(self.shared.Q.shape, np.float32)
         observers = np.zeros(len(Q), np.int32)
-        for slots, gradient in uploads:
-            Q[slots.body["rows"]] += gradient.body["Q"]
+        sent = [unpacked(_FORM, gradient.body) for _, gradient in uploads]
+        for (slots, _), gradient in zip(uploads, sent, strict=True):
+            Q[slots.body["rows"]] += gradient.Q
             observers[slots.body["rows"]] += 1
-        layer = Layer(
-            *(sum(gradient.body[name] for _, gradient in uploads) for name in Layer._fields)
-        )
+        layer = jax.tree_util.tree_map(lambda *parts: sum(parts), *(one.layer for one in sent))
         count = np.float32(len(uploads))
-        self._shared, self._adam = apply_step(
-            self._shared, self._adam, Shared(layer, single(Q)), count, observers, self._rate
+        self.shared, self._adam = apply_step(
+            self.shared, self._adam, Shared(layer, single(Q)), count, observers, self._rate
         )
-
-    def keep(self) -> None:
-        """The present state is the best so far."""
-        self._best = self._shared
-
-    def restore(self) -> None:
-        """Go back to the best state."""
-        self._shared = self._best
 
 
 class ThirdParty:
@@ -281,38 +276,37 @@ class WithThirdParty(ByMessage):
         refresh: int,
     ) -> None:  # fmt: skip
         super().__init__(server, clients, post)
-        self._members, self._matcher, self._refresh = clients, matcher, refresh
+        self._matcher, self._refresh = matcher, refresh
 
     def round(self, number: int) -> None:
         """As for all, after the neighbours were met where it is time."""
         if _time_to_meet(number, self._refresh):
-            sent = [self.post.up(client.introduce()) for client in self._members]
-            for client, message in zip(self._members, self._matcher.match(sent), strict=True):
+            sent = [self.post.up(client.introduce()) for client in self.clients]
+            for client, message in zip(self.clients, self._matcher.match(sent), strict=True):
                 client.meet(self.post.down(message))
         super().round(number)
 
 
-class Together(AtOnce):
+class Together(NeuralBatch):
     """All clients, the server and the third party at once."""
 
     def __init__(
         self, readings: Readings, post: Post, shared: Shared, private: Private, graph: Graph,
-        homes: Home, streams: Sequence[np.random.Generator], pseudo: int, rules: Rules,
-        refresh: int,
+        homes: Home, streams: Sequence[np.random.Generator], model: FedGNN,
     ) -> None:  # fmt: skip
         M, d = private.own.shape
         layer = sum(a.size for a in shared.layer)
-        touched = int(_rows_sent(readings, pseudo).sum())
+        touched = int(rows_sent(readings, model.pseudo).sum())
         up = {"rows": touched, "gradient": M * layer + d * touched}
         state = (shared, adam_start(shared), private)
         super().__init__(readings, post, state, M * (layer + shared.Q.size), up)
         self._graph, self._homes, self._streams = graph, homes, streams
-        self._pseudo, self._rules, self._refresh = pseudo, rules, refresh
+        self._pseudo, self._rules, self._refresh = model.pseudo, model.rules(), model.refresh
 
-    def predict(self) -> Any:
-        """Estimates (M, N) of the present state."""
-        shared, _, private = self.state
-        return all_estimates(shared, private, self._homes)
+    def predict(self, state: Tree) -> Array:
+        """Estimates (M, N)."""
+        shared, _, private = state
+        return double(all_estimates(shared, private, self._homes))
 
     def round(self, number: int) -> None:
         """As for all, after the neighbours were met where it is time."""
@@ -329,9 +323,10 @@ class Together(AtOnce):
     def step(self) -> Tree:
         """The state after one more round."""
         d = self.state[2].own.shape[1]
-        rolled = []
-        for stream in self._streams:
-            rolled.append((roll(stream, self._pseudo), _normals(stream, self._pseudo, d)))
+        rolled = [
+            (roll(stream, self._pseudo), _normals(stream, self._pseudo, d))
+            for stream in self._streams
+        ]
         dice = Dice(*(np.stack(part) for part in zip(*(one for one, _ in rolled), strict=True)))
         normals = np.stack([one for _, one in rolled])
         return joint_step(*self.state, self._homes, dice, normals, self._rules)
@@ -345,16 +340,7 @@ def _time_to_meet(number: int, refresh: int) -> bool:
     return number > 0 and number % refresh == 0
 
 
-def _rows_sent(readings: Readings, pseudo: int) -> Any:
-    """Slots in each client's upload, (M,)."""
-    seen = readings.train.sum(axis=1)
-    return seen + np.minimum(pseudo, readings.train.shape[1] - seen)
-
-
-def _shared_of(body: Any) -> Shared:
-    return Shared(Layer(*(body[name] for name in Layer._fields)), body["Q"])
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class FedGNN(NeuralRecoverer):
     """Attention over a sensor's observed slots and its neighbours' fixed embeddings.
 
@@ -383,43 +369,20 @@ class FedGNN(NeuralRecoverer):
     0.1
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "n_neighbors": [COUNT],
-        "pseudo": [COUNT],
-        "clip": [POSITIVE],
-        "noise": [NOT_NEGATIVE],
-        "learning_rate": [POSITIVE],
-        "refresh": [COUNT],
-        "rounds": [COUNT],
-        "batched": ["boolean"],
-        "random_state": [WHOLE],
-    }
+    rank: Count = 8
+    n_neighbors: Count = 4
+    pseudo: Count = 100
+    clip: Positive = 0.1
+    noise: NotNegative = 0.2
+    learning_rate: Positive = 0.02
+    refresh: Count = 50
+    rounds: Count = 200
+    batched: bool = True
+    random_state: Whole = 0
 
-    def __init__(
-        self,
-        *,
-        rank: int = 8,
-        n_neighbors: int = 4,
-        pseudo: int = 100,
-        clip: float = 0.1,
-        noise: float = 0.2,
-        learning_rate: float = 0.02,
-        refresh: int = 50,
-        rounds: int = 200,
-        batched: bool = True,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.n_neighbors = n_neighbors
-        self.pseudo = pseudo
-        self.clip = clip
-        self.noise = noise
-        self.learning_rate = learning_rate
-        self.refresh = refresh
-        self.rounds = rounds
-        self.batched = batched
-        self.random_state = random_state
+    def rules(self) -> Rules:
+        """Cut, noise and length of steps."""
+        return Rules(self.clip, self.noise, self.learning_rate)
 
     def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
         M, N = readings.Z.shape
@@ -427,17 +390,13 @@ class FedGNN(NeuralRecoverer):
         graph = region_graph(sensors, self.n_neighbors)
         homes, streams = homes_of(readings, graph.present), client_streams(self.random_state, M)
         alone = [start_private(stream, self.rank, graph.ids.shape[1]) for stream in streams]
-        rules = Rules(self.clip, self.noise, self.learning_rate)
         if self.batched:
             private = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *alone)
-            return Together(
-                readings, post, shared, private, graph, homes, streams, self.pseudo, rules,
-                self.refresh,
-            )  # fmt: skip
+            return Together(readings, post, shared, private, graph, homes, streams, self)
         clients = [
             Client(
                 readings.of_sensor(i), Home(*(part[i] for part in homes)), streams[i], alone[i],
-                self.pseudo, rules,
+                self.pseudo, self.rules(),
             )
             for i in range(M)
         ]  # fmt: skip
@@ -448,7 +407,7 @@ class FedGNN(NeuralRecoverer):
         if self.noise == 0:
             return "fedgnn: without noise there is no epsilon"
         one, rounds, d = 2 * self.clip / self.noise, self.traffic_.rounds, self.rank
-        numbers = 2 * d * d + 2 * d + d * int(_rows_sent(readings, self.pseudo).max())
+        numbers = 2 * d * d + 2 * d + d * int(rows_sent(readings, self.pseudo).max())
         return (
             f"fedgnn: epsilon is {one:.3g} for one number of one round, {one * rounds:.3g} for it"
             f" over the {rounds} rounds, and {one * rounds * numbers:.3g} for the up to {numbers}"

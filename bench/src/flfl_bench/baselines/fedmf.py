@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
 
-from flfl.estimators.base import BaseRecoverer
-from flfl.io.sensors import Sensors
+from flfl.config import Count, NotNegative, Positive, Whole
+from flfl.estimators.base import Array
 from flfl.paper.objective import Observed
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines.exchange import WORD, Message, Post
 from flfl_bench.baselines.factors import (
-    Array,
-    Batch,
+    FactorBatch,
     FactorClient,
+    FactorRecoverer,
     FactorServer,
     Local,
-    Network,
-    residual,
-    start_slots,
-    train,
 )
+from flfl_bench.baselines.federation import WORD, ByMessage, Message, Post
 from flfl_bench.baselines.paillier import KeyPair, PublicKey
 
 
-class FedMF(BaseRecoverer):
+@dataclass(kw_only=True, eq=False, repr=False)
+class FedMF(FactorRecoverer):
     """``min sum_known (y_ij - p_i.q_j)^2 + lambda (|p_i|^2 + |q_j|^2)`` by rounds of gradients.
 
     A sensor keeps its readings and ``p_i``; it gets Q, moves ``p_i`` by its mean gradient, and
@@ -57,37 +53,28 @@ class FedMF(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "learning_rate": [POSITIVE],
-        "ridge": [NOT_NEGATIVE],
-        "rounds": [COUNT],
-        "upload": [StrOptions({"full", "part"})],
-        "random_state": [WHOLE],
-    }
+    rank: Count = 10
+    learning_rate: Positive = 0.5
+    ridge: NotNegative = 0.05
+    rounds: Count = 600
+    upload: Literal["full", "part"] = "full"
+    random_state: Whole = 0
 
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        learning_rate: float = 0.5,
-        ridge: float = 0.05,
-        rounds: int = 600,
-        upload: str = "full",
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.learning_rate = learning_rate
-        self.ridge = ridge
-        self.rounds = rounds
-        self.upload = upload
-        self.random_state = random_state
+    def at_once(self, local: Local, post: Post) -> FactorBatch:
+        """All clients in one go, in the clear."""
+        return FedMFBatch(self, local, post)
 
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
-        local = Local.of(Y, sensors.ids, self.random_state)
-        batch = FedMFBatch(self, local, Post(self.traffic_))
-        return local.scaling.undo(train(batch, self.rounds, self.traffic_))
+    def by_message(
+        self, Y: Array, ids: Sequence[str], post: Post, keys: KeyPair | None = None
+    ) -> ByMessage:
+        """Clients and server that have greeted each other; with ``keys`` they send ciphertexts."""
+        Q = self.start(Y.shape)
+        clients = [FedMFClient(self, local, Q.shape[1], keys) for local in self.locals(Y, ids)]
+        server = FedMFServer(Q, None if keys is None else keys.public)
+        begin = server.begin([post.up(client.hello()) for client in clients])
+        for client in clients:
+            client.begin(post.down(begin))
+        return ByMessage(server, clients, post)
 
 
 def moves(
@@ -111,7 +98,7 @@ def moves(
     >>> [array.item() for array in moves(data, one, one, 0.1, 0.0, 1.0)]
     [1.2, 0.2]
     """
-    E = residual(data, P, Q)
+    E = data.residual(P, Q)
     moved = P + rate * (E @ Q / data.per_sensor - ridge * P)
     return moved, rate / density * (E.T @ P - ridge * data.per_slot * Q)
 
@@ -121,9 +108,7 @@ class FedMFClient(FactorClient):
 
     def __init__(self, model: FedMF, local: Local, rank: int, keys: KeyPair | None = None) -> None:
         super().__init__(local, local.start(rank))
-        self._rate, self._ridge = model.learning_rate, model.ridge
-        self._full = model.upload == "full"
-        self._keys = keys
+        self._model, self._keys = model, keys
         self._density = np.nan
 
     def hello(self) -> Message:
@@ -134,21 +119,19 @@ class FedMFClient(FactorClient):
         """Learn the average number of readings of a slot."""
         self._density = float(message.body["density"][0])
 
-    def answer(self, factors: Message) -> Message:
+    def learn(self, model: Message) -> Sequence[Message]:
         """Move p; send the moves of Q."""
-        data = self._local.train
-        self._P, move = moves(
-            data, self._P, self.read(factors), self._rate, self._ridge, self._density
-        )
+        data, plan = self._local.train, (self._model.learning_rate, self._model.ridge)
+        self._P, move = moves(data, self._P, self.read(model), *plan, self._density)
         seal = np.asarray if self._keys is None else self._keys.public.seal
-        if self._full:
-            return Message("move", {"values": seal(move)})
+        if self._model.upload == "full":
+            return [Message("move", {"values": seal(move)})]
         rows = np.flatnonzero(data.J[0])
-        return Message("move", {"rows": rows, "values": seal(move[rows])})
+        return [Message("move", {"rows": rows, "values": seal(move[rows])})]
 
-    def read(self, factors: Message) -> Array:
+    def read(self, model: Message) -> Array:
         """Q, decrypted where it comes encrypted."""
-        Q = factors.body["Q"]
+        Q = model.body["Q"]
         return Q if self._keys is None else self._keys.private.open(Q)
 
 
@@ -157,68 +140,38 @@ class FedMFServer(FactorServer):
 
     def __init__(self, Q: Array, public_key: PublicKey | None = None) -> None:
         super().__init__(Q if public_key is None else public_key.seal(Q))
-        self.public_key = public_key
-        self._next = self._Q
 
     def begin(self, hellos: Sequence[Message]) -> Message:
         """The average number of readings of a slot."""
         readings = sum(int(hello.body["readings"][0]) for hello in hellos)
-        return Message("begin", {"density": np.array([readings / len(self._Q)])})
+        return Message("begin", {"density": np.array([readings / len(self.shared)])})
 
-    def receive(self, upload: Message) -> None:
+    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
         """Add the moves: ciphertexts add like numbers."""
-        rows = upload.body.get("rows", slice(None))
-        if self._next is self._Q:
-            self._next = self._Q.copy()
-        self._next[rows] = self._next[rows] + upload.body["values"]
-
-    def step(self) -> None:
-        """What was added up is the new Q."""
-        self._Q = self._next
+        Q = self.shared.copy()
+        for (move,) in uploads:
+            rows = move.body.get("rows", slice(None))
+            Q[rows] = Q[rows] + move.body["values"]
+        self.shared = Q
 
 
-def network(
-    model: FedMF, Y: Array, ids: Sequence[str], post: Post, keys: KeyPair | None = None
-) -> Network:
-    """Clients and server of the object path, greeted; with ``keys`` they talk in ciphertext.
-
-    Parameters
-    ----------
-    Y : (M, N) readings, NaN = missing
-    """
-    rank, seed = min(model.rank, *Y.shape), model.random_state
-    clients = [
-        FedMFClient(model, Local.of(row[None], [sensor], seed), rank, keys)
-        for row, sensor in zip(Y, ids, strict=True)
-    ]
-    Q = start_slots(Y.shape[1], rank, seed)
-    server = FedMFServer(Q, None if keys is None else keys.public)
-    begin = server.begin([post.up(client.hello()) for client in clients])
-    for client in clients:
-        client.begin(post.down(begin))
-    return Network(clients, server, post)
-
-
-class FedMFBatch(Batch):
+class FedMFBatch(FactorBatch):
     """All clients at once, in the clear."""
 
     def __init__(self, model: FedMF, local: Local, post: Post) -> None:
-        m, N = local.shape
-        rank = min(model.rank, m, N)
-        super().__init__(local, local.start(rank), start_slots(N, rank, model.random_state), post)
-        self._rate, self._ridge = model.learning_rate, model.ridge
-        self._full = model.upload == "full"
+        super().__init__(local, model.rank, model.random_state, post)
+        self._model = model
         self._readings = int(local.train.J.sum())
-        post.count_up("hello", WORD * m, m)
-        post.count_down("begin", WORD * m, m)
+        post.count_up("hello", WORD * self.clients, self.clients)
+        post.count_down("begin", WORD * self.clients, self.clients)
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """One round of training."""
-        m, N = self.local.shape
-        self.P, move = moves(
-            self.local.train, self.P, self.Q, self._rate, self._ridge, self._readings / N
-        )
-        self.Q = self.Q + move
-        self.count_factors()
-        rows = m * N if self._full else self._readings
-        self.count_upload("move", rows, indexed=not self._full, messages=m)
+        (m, N), (P, Q), model = self.local.shape, self.state, self._model
+        density = self._readings / N
+        P, move = moves(self.local.train, P, Q, model.learning_rate, model.ridge, density)
+        self.state = P, Q + move
+        self.send_model()
+        full = model.upload == "full"
+        rows = m * N if full else self._readings
+        self.count_upload("move", rows, indexed=not full, messages=m)

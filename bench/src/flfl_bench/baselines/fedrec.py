@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
+from pydantic import Field
 
-from flfl.estimators.base import BaseRecoverer
-from flfl.io.sensors import Sensors
+from flfl.config import Count, NotNegative, Positive, Whole
+from flfl.estimators.base import Array
 from flfl.paper.objective import Observed
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines.exchange import Message, Post
 from flfl_bench.baselines.factors import (
-    Array,
-    Batch,
+    FactorBatch,
     FactorClient,
+    FactorRecoverer,
     FactorServer,
     Local,
-    Network,
-    residual,
-    start_slots,
-    train,
 )
+from flfl_bench.baselines.federation import ByMessage, Message, Post
 
 
-class FedRec(BaseRecoverer):
+@dataclass(kw_only=True, eq=False, repr=False)
+class FedRec(FactorRecoverer):
     """Factors learned from gradients of readings and of made-up readings at random other slots.
 
     A sensor sends the rows ``-e_ij p_i + lambda q_j`` of its readings and of ``filling`` times as
@@ -58,49 +54,25 @@ class FedRec(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "learning_rate": [POSITIVE],
-        "decay": [Interval(Real, 0, 1, closed="right")],
-        "ridge": [NOT_NEGATIVE],
-        "filling": [NOT_NEGATIVE],
-        "mean_rounds": [WHOLE],
-        "local_steps": [WHOLE],
-        "rounds": [COUNT],
-        "random_state": [WHOLE],
-    }
+    rank: Count = 10
+    learning_rate: Positive = 0.5
+    decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    ridge: NotNegative = 0.05
+    filling: NotNegative = 1.0
+    mean_rounds: Whole = 10
+    local_steps: Whole = 10
+    rounds: Count = 400
+    random_state: Whole = 0
 
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        learning_rate: float = 0.5,
-        decay: float = 1.0,
-        ridge: float = 0.05,
-        filling: float = 1.0,
-        mean_rounds: int = 10,
-        local_steps: int = 10,
-        rounds: int = 400,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.ridge = ridge
-        self.filling = filling
-        self.mean_rounds = mean_rounds
-        self.local_steps = local_steps
-        self.rounds = rounds
-        self.random_state = random_state
-
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
-        local = Local.of(Y, sensors.ids, self.random_state)
-        run = self._batch(local, Post(self.traffic_))
-        return local.scaling.undo(train(run, self.rounds, self.traffic_))
-
-    def _batch(self, local: Local, post: Post) -> Batch:
+    def at_once(self, local: Local, post: Post) -> FactorBatch:
+        """All clients in one go."""
         return FedRecBatch(self, local, post)
+
+    def by_message(self, Y: Array, ids: Sequence[str], post: Post) -> ByMessage:
+        """Clients and server of readings Y (M, N), NaN = missing."""
+        Q = self.start(Y.shape)
+        clients = [FedRecClient(self, local, Q.shape[1]) for local in self.locals(Y, ids)]
+        return ByMessage(FedRecServer(self, Q), clients, post)
 
     def step(self, t: int) -> float:
         """The step of round t."""
@@ -196,16 +168,16 @@ class FedRecClient(FactorClient):
         self._filling = Filling(model, local)
         self._t = 0
 
-    def answer(self, factors: Message) -> Message:
+    def learn(self, model: Message) -> Sequence[Message]:
         """Gradients of both kinds of rows, which move p as well."""
-        P, Q, data, model = self._P, self.read(factors), self._local.train, self._model
+        P, Q, data, plan = self._P, self.read(model), self._local.train, self._model
         V = self._filling.draw()
-        E = fill_in(residual(data, P, Q), V, self._filling.vectors(self._t, P, Q), P, Q)
+        E = fill_in(data.residual(P, Q), V, self._filling.vectors(self._t, P, Q), P, Q)
         at = data.J + V
         count = at.sum(axis=1, keepdims=True)
-        self._P = moved(E, P, Q, count, model.step(self._t), model.ridge)
+        self._P = moved(E, P, Q, count, plan.step(self._t), plan.ridge)
         self._t += 1
-        return Message("gradient", rows_of(E, at[0], P, Q, model.ridge))
+        return [Message("gradient", rows_of(E, at[0], P, Q, plan.ridge))]
 
 
 class FedRecServer(FactorServer):
@@ -215,59 +187,46 @@ class FedRecServer(FactorServer):
         super().__init__(Q)
         self._model = model
         self._t = 0
-        self._total, self._count = np.zeros_like(Q), np.zeros(len(Q))
 
-    def receive(self, upload: Message) -> None:
-        """Add one client's rows."""
-        self._total[upload.body["rows"]] += upload.body["values"]
-        self._count[upload.body["rows"]] += 1
-
-    def step(self) -> None:
-        """Move Q, and forget what was received."""
-        self._Q = mean_step(self._Q, self._total, self._count, self._model.step(self._t))
+    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
+        """Move Q by the mean of what was sent for each slot, less what a denoiser takes out."""
+        total, count = np.zeros_like(self.shared), np.zeros(len(self.shared))
+        for (upload,) in uploads:
+            if upload.kind == "denoise":
+                total -= upload.body["values"]
+                count -= upload.body["counts"]
+            else:
+                total[upload.body["rows"]] += upload.body["values"]
+                count[upload.body["rows"]] += 1
+        self.shared = mean_step(self.shared, total, count, self._model.step(self._t))
         self._t += 1
-        self._total[:] = 0.0
-        self._count[:] = 0.0
 
 
-def network(model: FedRec, Y: Array, ids: Sequence[str], post: Post) -> Network:
-    """Clients and server of the object path; Y (M, N), NaN = missing."""
-    rank, seed = min(model.rank, *Y.shape), model.random_state
-    clients = [
-        FedRecClient(model, Local.of(row[None], [sensor], seed), rank)
-        for row, sensor in zip(Y, ids, strict=True)
-    ]
-    return Network(clients, FedRecServer(model, start_slots(Y.shape[1], rank, seed)), post)
-
-
-class FedRecBatch(Batch):
+class FedRecBatch(FactorBatch):
     """All clients at once."""
 
     def __init__(self, model: FedRec, local: Local, post: Post) -> None:
-        rank = min(model.rank, *local.shape)
-        Q = start_slots(local.shape[1], rank, model.random_state)
-        super().__init__(local, local.start(rank), Q, post)
+        super().__init__(local, model.rank, model.random_state, post)
         self._model = model
-        self._t = 0
         self._filling = Filling(model, local)
         self._readings = int(local.train.J.sum())
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """One round of training."""
-        P, Q, data = self.P, self.Q, self.local.train
-        E, per_sensor, per_slot = residual(data, P, Q), data.per_sensor, data.per_slot
+        (P, Q), data = self.state, self.local.train
+        E, per_sensor, per_slot = data.residual(P, Q), data.per_sensor, data.per_slot
         fakes = sum(self._filling.sizes)
         if fakes:
             V = self._filling.draw()
-            E = fill_in(E, V, self._filling.vectors(self._t, P, Q), P, Q)
+            E = fill_in(E, V, self._filling.vectors(number, P, Q), P, Q)
             per_sensor = per_sensor + V.sum(axis=1, keepdims=True)
             per_slot = per_slot + V.sum(axis=0)[:, None]
-        self._move(E, per_sensor, per_slot)
-        self.count_factors()
-        self.count_upload("gradient", self._readings + fakes, indexed=True, messages=len(self.P))
+        self.move(number, E, per_sensor, per_slot)
+        self.send_model()
+        self.count_upload("gradient", self._readings + fakes, indexed=True, messages=len(P))
 
-    def _move(self, E: Array, per_sensor: Array, per_slot: Array) -> None:
-        P, Q, ridge, rate = self.P, self.Q, self._model.ridge, self._model.step(self._t)
-        self.P = moved(E, P, Q, per_sensor, rate, ridge)
-        self.Q = mean_step(Q, ridge * per_slot * Q - E.T @ P, per_slot[:, 0], rate)
-        self._t += 1
+    def move(self, t: int, E: Array, per_sensor: Array, per_slot: Array) -> None:
+        """All latent vectors and Q after the errors E (M, N) of round t."""
+        (P, Q), ridge, rate = self.state, self._model.ridge, self._model.step(t)
+        slots = mean_step(Q, ridge * per_slot * Q - E.T @ P, per_slot[:, 0], rate)
+        self.state = moved(E, P, Q, per_sensor, rate, ridge), slots

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from flfl_bench.baselines._parameters import COUNT
-from flfl_bench.baselines.exchange import WORD, Message, Post
-from flfl_bench.baselines.factors import (
-    Array,
-    Batch,
-    FactorClient,
-    Local,
-    Network,
-    residual,
-    start_slots,
-)
+from flfl.config import Count
+from flfl.estimators.base import Array
+from flfl_bench.baselines.factors import FactorBatch, FactorClient, Local
+from flfl_bench.baselines.federation import WORD, ByMessage, Message, Post
 from flfl_bench.baselines.fedrec import (
     FedRec,
     FedRecBatch,
@@ -29,6 +22,7 @@ from flfl_bench.baselines.fedrec import (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FedRecPlus(FedRec):
     """FedRec without its error: some clients, the denoisers, take out what the others made up.
 
@@ -54,40 +48,22 @@ class FedRecPlus(FedRec):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **FedRec._parameter_constraints,
-        "denoisers": [COUNT],
-    }
+    denoisers: Count = 1
+    rounds: Count = 600
 
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        learning_rate: float = 0.5,
-        decay: float = 1.0,
-        ridge: float = 0.05,
-        filling: float = 1.0,
-        mean_rounds: int = 10,
-        local_steps: int = 10,
-        denoisers: int = 1,
-        rounds: int = 600,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            rank=rank,
-            learning_rate=learning_rate,
-            decay=decay,
-            ridge=ridge,
-            filling=filling,
-            mean_rounds=mean_rounds,
-            local_steps=local_steps,
-            rounds=rounds,
-            random_state=random_state,
-        )
-        self.denoisers = denoisers
-
-    def _batch(self, local: Local, post: Post) -> Batch:
+    def at_once(self, local: Local, post: Post) -> FactorBatch:
+        """All clients in one go."""
         return FedRecPlusBatch(self, local, post)
+
+    def by_message(self, Y: Array, ids: Sequence[str], post: Post) -> ByMessage:
+        """Clients and server; the last of the M sensors of Y (M, N) are the denoisers."""
+        Q = self.start(Y.shape)
+        first = len(Y) - min(self.denoisers, len(Y))
+        clients = [
+            (OrdinaryClient if number < first else Denoiser)(self, local, Q.shape[1])
+            for number, local in enumerate(self.locals(Y, ids))
+        ]
+        return NoisyNetwork(FedRecServer(self, Q), clients, post)
 
 
 class _TrueClient(FactorClient):
@@ -101,7 +77,7 @@ class _TrueClient(FactorClient):
     def _errors(self, Q: Array) -> Array:
         """The errors of the readings; then the vector moves."""
         data, model = self._local.train, self._model
-        E = residual(data, self._P, Q)
+        E = data.residual(self._P, Q)
         self._P = moved(E, self._P, Q, data.per_sensor, model.step(self._t), model.ridge)
         self._t += 1
         return E
@@ -113,19 +89,16 @@ class OrdinaryClient(_TrueClient):
     def __init__(self, model: FedRecPlus, local: Local, rank: int) -> None:
         super().__init__(model, local, rank)
         self._filling = Filling(model, local)
-        self._noise = Message("noise", {})
+        self.noise = Message("noise", {})
+        """The made-up rows of the last round. They bear no name."""
 
-    def answer(self, factors: Message) -> Message:
-        """All rows; the made-up ones wait in :meth:`noise`."""
-        P, Q, ridge = self._P, self.read(factors), self._model.ridge
+    def learn(self, model: Message) -> Sequence[Message]:
+        """All rows; the made-up ones wait in :attr:`noise`."""
+        P, Q, ridge = self._P, self.read(model), self._model.ridge
         V, T = self._filling.draw(), self._filling.vectors(self._t, P, Q)
         E = fill_in(self._errors(Q), V, T, P, Q)
-        self._noise = Message("noise", rows_of(E, V[0], P, Q, ridge))
-        return Message("gradient", rows_of(E, self._local.train.J[0] + V[0], P, Q, ridge))
-
-    def noise(self) -> Message:
-        """The made-up rows of the last answer. They bear no name."""
-        return self._noise
+        self.noise = Message("noise", rows_of(E, V[0], P, Q, ridge))
+        return [Message("gradient", rows_of(E, self._local.train.J[0] + V[0], P, Q, ridge))]
 
 
 class Denoiser(_TrueClient):
@@ -141,66 +114,29 @@ class Denoiser(_TrueClient):
         self._total[noise.body["rows"]] += noise.body["values"]
         self._count[noise.body["rows"]] += 1
 
-    def answer(self, factors: Message) -> Message:
+    def learn(self, model: Message) -> Sequence[Message]:
         """What the server is to subtract: sums and counts, made up minus own."""
-        P, Q = self._P, self.read(factors)
+        P, Q = self._P, self.read(model)
         own = rows_of(self._errors(Q), self._local.train.J[0], P, Q, self._model.ridge)
         self._total[own["rows"]] -= own["values"]
         self._count[own["rows"]] -= 1
         message = Message("denoise", {"values": self._total, "counts": self._count})
         self._total, self._count = np.zeros_like(self._total), np.zeros_like(self._count)
-        return message
+        return [message]
 
 
-class FedRecPlusServer(FedRecServer):
-    """Subtracts what the denoisers say."""
+class NoisyNetwork(ByMessage):
+    """With messages between clients; the denoisers stand last, as they need the noise."""
 
-    def receive(self, upload: Message) -> None:
-        """Add a client's rows, or subtract a denoiser's sums."""
-        if upload.kind == "denoise":
-            self._total -= upload.body["values"]
-            self._count -= upload.body["counts"]
-        else:
-            super().receive(upload)
-
-
-class NoisyNetwork(Network):
-    """The object path with messages between clients."""
-
-    def __init__(
-        self,
-        ordinary: Sequence[OrdinaryClient],
-        denoisers: Sequence[Denoiser],
-        server: FedRecPlusServer,
-        post: Post,
-    ) -> None:
-        # The denoisers answer last: they need the noise.
-        super().__init__([*ordinary, *denoisers], server, post)
-        self._ordinary, self._denoisers = ordinary, denoisers
-
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """Ordinary clients, their noise, denoisers, server."""
-        for number, client in enumerate(self._ordinary):
-            self._ask(client)
-            noise = self.post.down(self.post.up(client.noise()))
-            self.post.traffic.numbers += noise.numbers
-            self._denoisers[number % len(self._denoisers)].receive(noise)
-        for denoiser in self._denoisers:
-            self._ask(denoiser)
-        self.server.step()
-
-
-def network(model: FedRecPlus, Y: Array, ids: Sequence[str], post: Post) -> NoisyNetwork:
-    """The object path; the last of the M sensors of Y (M, N) are the denoisers."""
-    rank, seed = min(model.rank, *Y.shape), model.random_state
-    locals_ = [Local.of(row[None], [sensor], seed) for row, sensor in zip(Y, ids, strict=True)]
-    first = len(Y) - min(model.denoisers, len(Y))
-    return NoisyNetwork(
-        [OrdinaryClient(model, local, rank) for local in locals_[:first]],
-        [Denoiser(model, local, rank) for local in locals_[first:]],
-        FedRecPlusServer(model, start_slots(Y.shape[1], rank, seed)),
-        post,
-    )
+        denoisers = [client for client in self.clients if isinstance(client, Denoiser)]
+        uploads = []
+        for n, client in self.numbered():
+            uploads.append(self.ask(n, client))
+            if isinstance(client, OrdinaryClient):
+                denoisers[n % len(denoisers)].receive(self.post.down(self.receive(client.noise)))
+        self.server.step(uploads)
 
 
 class FedRecPlusBatch(FedRecBatch):
@@ -208,17 +144,17 @@ class FedRecPlusBatch(FedRecBatch):
 
     def __init__(self, model: FedRecPlus, local: Local, post: Post) -> None:
         super().__init__(model, local, post)
-        self._denoisers = min(model.denoisers, len(self.P))
-        first = len(self.P) - self._denoisers
+        self._denoisers = min(model.denoisers, self.clients)
+        first = self.clients - self._denoisers
         self._true = int(local.train.J[:first].sum())
         self._fakes = sum(self._filling.sizes[:first])
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """One round of training."""
-        data = self.local.train
-        self._move(residual(data, self.P, self.Q), data.per_sensor, data.per_slot)
-        self.count_factors()
-        ordinary, (N, k) = len(self.P) - self._denoisers, self.Q.shape
+        data, (P, Q) = self.local.train, self.state
+        self.move(number, data.residual(P, Q), data.per_sensor, data.per_slot)
+        self.send_model()
+        ordinary, (N, k) = self.clients - self._denoisers, Q.shape
         self.count_upload("gradient", self._true + self._fakes, indexed=True, messages=ordinary)
         self.count_upload("noise", self._fakes, indexed=True, messages=ordinary)
         self.post.count_down("noise", WORD * self._fakes * (k + 1), ordinary)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines._attention import (
+from flfl_bench.baselines import federation
+from flfl_bench.baselines.attention import (
     Dice,
     Graph,
     Home,
@@ -24,10 +27,15 @@ from flfl_bench.baselines._attention import (
     region_graph,
     roll,
     roll_all,
+    rows_sent,
     start_layer,
 )
-from flfl_bench.baselines._jax import (
+from flfl_bench.baselines.federation import ByMessage, Form, Message, Post
+from flfl_bench.baselines.neural import (
     Adam,
+    NeuralBatch,
+    NeuralRecoverer,
+    Readings,
     Tree,
     adam_start,
     adam_step,
@@ -35,11 +43,10 @@ from flfl_bench.baselines._jax import (
     jax,
     jitted,
     jnp,
+    packed,
     single,
+    unpacked,
 )
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
-from flfl_bench.baselines.exchange import Message, Post
 
 
 class Model(NamedTuple):
@@ -217,20 +224,16 @@ def joint_step(
     return *server_step(shared, adam, sums, weights, rate, decay), memory
 
 
-class Client:
+class Client(federation.Client):
     """Holds one sensor's readings and its last embedding."""
 
     def __init__(
-        self, readings: Readings, home: Home, stream: np.random.Generator, d: int, pseudo: int,
-        privacy: Privacy,
-    ) -> None:  # fmt: skip
-        self._readings, self._home, self._stream = readings, home, stream
-        self._pseudo, self._privacy = pseudo, privacy
-        self._memory = jnp.zeros(d, np.float32)
-
-    def score(self, model: Message) -> Message:
-        """Sums of errors under the model."""
-        return Message("score", {"sums": self._readings.sums(self.recover(model)[None])})
+        self, readings: Readings, home: Home, stream: np.random.Generator, model: FeSoG
+    ) -> None:
+        super().__init__(readings)
+        self._home, self._stream = home, stream
+        self._pseudo, self._privacy = model.pseudo, model.privacy()
+        self._memory = jnp.zeros(model.rank, np.float32)
 
     def learn(self, model: Message) -> Sequence[Message]:
         """Which slots its gradients are about, and these."""
@@ -238,54 +241,49 @@ class Client:
         upload, self._memory = client_round(
             self._view(model), self._home, self._memory, dice, self._privacy
         )
-        rows = np.flatnonzero(upload.touched)
+        rows, present = np.flatnonzero(upload.touched), np.flatnonzero(self._home.present)
         g = upload.gradient
-        present = np.flatnonzero(self._home.present)
         sent = {"own": g.own, "others": np.asarray(g.others)[present], "Q": np.asarray(g.Q)[rows]}
-        return [
-            Message("rows", {"rows": rows}),
-            Message("gradient", {**_named(g.model), **sent}),
-        ]
+        return [Message("rows", {"rows": rows}), Message("gradient", packed(g.model) | sent)]
 
-    def keep(self) -> None:
-        """Nothing to remember: the best model comes from the server."""
-
-    def recover(self, model: Message) -> Array:
-        """Estimates of its slots."""
-        return double(client_estimates(self._view(model), self._home))
+    def estimate(self, model: Message, *, best: bool) -> Array:
+        """The best model comes from the server: there is nothing to remember."""
+        return double(client_estimates(self._view(model), self._home))[None]
 
     def _view(self, message: Message) -> View:
         body = message.body
         others = np.zeros((len(self._home.present), len(body["own"])), np.float32)
         others[: len(body["others"])] = body["others"]
-        return View(_model_of(body), body["own"], single(others), body["Q"])
+        return View(unpacked(_FORM, body), body["own"], single(others), body["Q"])
 
 
-class Server:
+_FORM = Model(Layer(0, 0, 0, 0), Layer(0, 0, 0, 0), 0, 0)
+
+
+class Server(federation.Server):
     """Holds the model, U and Q; sees noisy gradients."""
 
     def __init__(self, shared: Shared, graph: Graph, rate: float, decay: float) -> None:
-        self._shared = self._best = shared
+        super().__init__(shared)
         self._adam = adam_start(shared)
         self._neighbors = [ids[has] for ids, has in zip(*graph, strict=True)]
-        self._rate, self._decay = rate, decay
+        self._steps = (rate, decay)
 
     def model(self, client: int) -> Message:
         """The model, Q, and the rows of U of the client and its neighbours."""
-        model, U, Q = self._shared
+        model, U, Q = self.shared
         rows = {"own": U[client], "others": np.asarray(U)[self._neighbors[client]]}
-        return Message("model", {**_named(model), **rows, "Q": Q})
+        return Message("model", {**packed(model), **rows, "Q": Q})
 
     def step(self, uploads: Sequence[Sequence[Message]]) -> None:
         """Add up what the clients sent, weighted by how many slots each had, and move."""
-        U, Q = (np.zeros(a.shape, np.float32) for a in self._shared[1:])
+        U, Q = (np.zeros(a.shape, np.float32) for a in self.shared[1:])
         n_U, n_Q = np.zeros(len(U), np.float32), np.zeros(len(Q), np.int32)
-        models: dict[str, Any] = {}
+        models: Any = 0.0
         total = 0.0
         for client, (slots, gradient) in enumerate(uploads):
             rows, body = slots.body["rows"], gradient.body
-            n = np.float32(len(rows))
-            near = self._neighbors[client]
+            n, near = np.float32(len(rows)), self._neighbors[client]
             U[client] += n * body["own"]
             U[near] += n * body["others"]
             n_U[client] += n
@@ -293,66 +291,34 @@ class Server:
             Q[rows] += n * body["Q"]
             n_Q[rows] += 1
             total += float(n)
-            for name in _named(self._shared.model):
-                models[name] = models.get(name, 0.0) + n * body[name]
-        sums = Shared(_model_of(models), single(U), single(Q))
+            own = jax.tree_util.tree_map(lambda a, n=n: n * a, unpacked(_FORM, body))
+            models = jax.tree_util.tree_map(jnp.add, models, own) if client else own
+        sums = Shared(models, single(U), single(Q))
         weights = Shared(single(np.array(total)), single(n_U), single(n_Q))
-        self._shared, self._adam = apply_step(
-            self._shared, self._adam, sums, weights, self._rate, self._decay
-        )
-
-    def keep(self) -> None:
-        """The present state is the best so far."""
-        self._best = self._shared
-
-    def restore(self) -> None:
-        """Go back to the best state."""
-        self._shared = self._best
+        self.shared, self._adam = apply_step(self.shared, self._adam, sums, weights, *self._steps)
 
 
-def _named(model: Model) -> dict[str, Any]:
-    """The model's arrays under names, for a message."""
-    layers = {
-        f"{name}.{part}": array
-        for name in ("neighbors", "slots")
-        for part, array in getattr(model, name)._asdict().items()
-    }
-    return {**layers, "relations": model.relations, "mixer": model.mixer}
-
-
-def _model_of(body: Any) -> Model:
-    """The model from a message."""
-    neighbors, slots = (
-        Layer(*(body[f"{name}.{part}"] for part in Layer._fields))
-        for name in ("neighbors", "slots")
-    )
-    return Model(neighbors, slots, body["relations"], body["mixer"])
-
-
-class Together(AtOnce):
+class Together(NeuralBatch):
     """All clients and the server at once."""
 
     def __init__(
         self, readings: Readings, post: Post, shared: Shared, graph: Graph, homes: Home,
-        streams: Sequence[np.random.Generator], pseudo: int, privacy: Privacy, rate: float,
-        decay: float,
+        streams: Sequence[np.random.Generator], model: FeSoG,
     ) -> None:  # fmt: skip
         M, d = shared.U.shape
-        model = M * sum(a.size for a in jax.tree_util.tree_leaves(shared.model))
+        size = M * sum(a.size for a in jax.tree_util.tree_leaves(shared.model))
         rows = d * (M + int(graph.present.sum()))
-        unobserved = np.asarray(homes.unobserved)
-        touched = int(readings.train.sum() + np.minimum(pseudo, unobserved).sum())
-        up = {"rows": touched, "gradient": model + rows + d * touched}
-        memory = jnp.zeros((M, d), np.float32)
-        state = (shared, adam_start(shared), memory)
-        super().__init__(readings, post, state, model + rows + M * shared.Q.size, up)
-        self._streams, self._pseudo = streams, pseudo
+        touched = int(rows_sent(readings, model.pseudo).sum())
+        up = {"rows": touched, "gradient": size + rows + d * touched}
+        state = (shared, adam_start(shared), jnp.zeros((M, d), np.float32))
+        super().__init__(readings, post, state, size + rows + M * shared.Q.size, up)
+        self._streams, self._pseudo = streams, model.pseudo
         self._ids, self._homes = jnp.asarray(graph.ids), homes
-        self._settings = (privacy, rate, decay)
+        self._settings = (model.privacy(), model.learning_rate, model.decay)
 
-    def predict(self) -> Any:
-        """Estimates (M, N) of the present state."""
-        return all_estimates(self.state[0], self._ids, self._homes)
+    def predict(self, state: Tree) -> Array:
+        """Estimates (M, N)."""
+        return double(all_estimates(state[0], self._ids, self._homes))
 
     def step(self) -> Tree:
         """The state after one more round."""
@@ -360,6 +326,7 @@ class Together(AtOnce):
         return joint_step(*self.state, dice, self._ids, self._homes, *self._settings)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FeSoG(NeuralRecoverer):
     """Each sensor's embedding comes from attention over its neighbours and its observed slots.
 
@@ -388,64 +355,32 @@ class FeSoG(NeuralRecoverer):
     10
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "n_neighbors": [COUNT],
-        "pseudo": [COUNT],
-        "clip": [POSITIVE],
-        "noise": [NOT_NEGATIVE],
-        "learning_rate": [POSITIVE],
-        "decay": [NOT_NEGATIVE],
-        "rounds": [COUNT],
-        "batched": ["boolean"],
-        "random_state": [WHOLE],
-    }
+    rank: Count = 8
+    n_neighbors: Count = 4
+    pseudo: Count = 10
+    clip: Positive = 0.3
+    noise: NotNegative = 0.1
+    learning_rate: Positive = 0.05
+    decay: NotNegative = 0.001
+    rounds: Count = 200
+    batched: bool = True
+    random_state: Whole = 0
 
-    def __init__(
-        self,
-        *,
-        rank: int = 8,
-        n_neighbors: int = 4,
-        pseudo: int = 10,
-        clip: float = 0.3,
-        noise: float = 0.1,
-        learning_rate: float = 0.05,
-        decay: float = 1e-3,
-        rounds: int = 200,
-        batched: bool = True,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.n_neighbors = n_neighbors
-        self.pseudo = pseudo
-        self.clip = clip
-        self.noise = noise
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.rounds = rounds
-        self.batched = batched
-        self.random_state = random_state
+    def privacy(self) -> Privacy:
+        """What is done to a gradient before it leaves."""
+        return Privacy(self.clip, self.noise)
 
     def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
         M, N = readings.Z.shape
         shared = start(M, N, self.rank, np.random.default_rng([self.random_state, 1]))
-        graph, streams = (
-            region_graph(sensors, self.n_neighbors),
-            client_streams(self.random_state, M),
-        )
-        homes, privacy = homes_of(readings, graph.present), Privacy(self.clip, self.noise)
+        graph = region_graph(sensors, self.n_neighbors)
+        streams, homes = client_streams(self.random_state, M), homes_of(readings, graph.present)
         if self.batched:
-            return Together(
-                readings, post, shared, graph, homes, streams, self.pseudo, privacy,
-                self.learning_rate, self.decay,
-            )  # fmt: skip
+            return Together(readings, post, shared, graph, homes, streams, self)
         clients = [
-            Client(
-                readings.of_sensor(i), Home(*(part[i] for part in homes)), stream, self.rank,
-                self.pseudo, privacy,
-            )
+            Client(readings.of_sensor(i), Home(*(part[i] for part in homes)), stream, self)
             for i, stream in enumerate(streams)
-        ]  # fmt: skip
+        ]
         return ByMessage(Server(shared, graph, self.learning_rate, self.decay), clients, post)
 
     def _remark(self, readings: Readings) -> str:

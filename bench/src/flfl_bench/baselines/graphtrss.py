@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
+from flfl.config import NotNegative, Positive
 from flfl.estimators.base import Array
-from flfl_bench.baselines._parameters import NOT_NEGATIVE, POSITIVE
 from flfl_bench.baselines.tvgs import TVGS
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GraphTRSS(TVGS):
     """``min 1/2 |J*X - Y|^2 + alpha/2 tr((X D)^T (L + eps I)^beta (X D))``.
 
@@ -35,24 +36,8 @@ class GraphTRSS(TVGS):
     [0.0, 1.0, 2.0]
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **TVGS._parameter_constraints,
-        "epsilon": [NOT_NEGATIVE],
-        "beta": [POSITIVE],
-    }
-
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.05,
-        epsilon: float = 0.5,
-        beta: float = 1.0,
-        n_neighbors: int = 10,
-        tolerance: float = 1e-6,
-    ) -> None:
-        super().__init__(alpha=alpha, n_neighbors=n_neighbors, tolerance=tolerance)
-        self.epsilon = epsilon
-        self.beta = beta
+    epsilon: NotNegative = 0.5
+    beta: Positive = 1.0
 
     def _smoothness(self, L: Array) -> Array:
         S = L + self.epsilon * np.eye(len(L))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
+from flfl.config import NotNegative
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
-from flfl_bench.baselines._parameters import NOT_NEGATIVE
 from flfl_bench.maths.graphs import inverse_distances
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IDW(BaseRecoverer):
     """``x_it = m_i + sum_j d_ij^-p (y_jt - m_j) / sum_j d_ij^-p`` over the others observed at t.
 
@@ -32,13 +33,9 @@ class IDW(BaseRecoverer):
     6.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"power": [NOT_NEGATIVE]}
-
-    def __init__(self, *, power: float = 2.0) -> None:
-        self.power = power
+    power: NotNegative = 2.0
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         mean = np.nanmean(Y, axis=1, keepdims=True)
         data = Observed.of(Y - mean, ~np.isnan(Y))
         W = inverse_distances(sensors.coordinates, sensors.kind, self.power, size=len(Y))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from sklearn.utils._param_validation import StrOptions
 
+from flfl.config import Count, Whole
 from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Units
 from flfl.estimators.base import Array, BaseRecoverer
@@ -16,13 +17,13 @@ from flfl.io.sensors import Sensors
 from flfl.model.kalman_em import fit_kalman_em
 from flfl.model.transforms import FORWARD
 from flfl.protocol.owner import choose_trial, interpolation_error
-from flfl_bench.baselines._parameters import COUNT, WHOLE
 
 Mask = NDArray[np.bool_]
 
 COVERAGE = 0.9
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KalmanEM(BaseRecoverer):
     """``x_t = A x_{t-1} + w_t``, ``y_it = x_it + v_it`` with one state a sensor, learned by EM.
 
@@ -50,23 +51,14 @@ class KalmanEM(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "iterations": [COUNT],
-        "transformation": [StrOptions(set(FORWARD)), None],
-        "season": [WHOLE, None],
-    }
     _unit_free: ClassVar[bool] = False
     _by_sensor: ClassVar[tuple[str, ...]] = ("lower_", "upper_")
 
-    def __init__(
-        self, *, iterations: int = 12, transformation: str | None = None, season: int | None = None
-    ) -> None:
-        self.iterations = iterations
-        self.transformation = transformation
-        self.season = season
+    iterations: Count = 12
+    transformation: Literal["none", "sqrt", "log1p"] | None = None
+    season: Whole | None = None
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         known = ~np.isnan(Y)
         units = _units(Y, known, positions, *self._choose(Y, known, positions))
         # Long chunks for a long series: less is computed twice in their overlaps.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
+from flfl.config import Count, Positive, Whole
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, POSITIVE, WHOLE
 from flfl_bench.maths.low_rank import ridge_rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LFA(BaseRecoverer):
     """``min sum_known (y_ij - p_i.q_j)^2 + lambda (|P|^2 + |Q|^2)`` on standardised readings.
 
@@ -35,28 +36,12 @@ class LFA(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "ridge": [POSITIVE],
-        "sweeps": [COUNT],
-        "random_state": [WHOLE],
-    }
-
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        ridge: float = 3.0,
-        sweeps: int = 15,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.ridge = ridge
-        self.sweeps = sweeps
-        self.random_state = random_state
+    rank: Count = 10
+    ridge: Positive = 3.0
+    sweeps: Count = 15
+    random_state: Whole = 0
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         scaling = Scaling.fit(Y)
         Z, known = scaling.apply(Y), ~np.isnan(Y)
         data, rank = Observed.of(Z, known), min(self.rank, *Y.shape)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
+from flfl.config import Count, NotNegative, Share
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.interpolation import interpolate
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values
 from flfl_bench.maths.smooth_recovery import recover_smooth
@@ -25,6 +23,7 @@ _INNER = 15
 """Conjugate gradient steps in each step of ADMM; each starts where the last ended."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LRDS(BaseRecoverer):
     """``min 1/2 |J*X - Y|^2 + alpha/2 tr((X D)^T L (X D)) + tau |X|_*``.
 
@@ -51,31 +50,13 @@ class LRDS(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [NOT_NEGATIVE],
-        "shrinkage": [NOT_NEGATIVE],
-        "n_neighbors": [COUNT],
-        "tolerance": [Interval(Real, 0, 1, closed="neither")],
-        "steps": [COUNT],
-    }
-
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.05,
-        shrinkage: float = 0.05,
-        n_neighbors: int = 10,
-        tolerance: float = 1e-3,
-        steps: int = 100,
-    ) -> None:
-        self.alpha = alpha
-        self.shrinkage = shrinkage
-        self.n_neighbors = n_neighbors
-        self.tolerance = tolerance
-        self.steps = steps
+    alpha: NotNegative = 0.05
+    shrinkage: NotNegative = 0.05
+    n_neighbors: Count = 10
+    tolerance: Share = 0.001
+    steps: Count = 100
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         scaling = Scaling.common(Y)
         scaled = scaling.apply(Y)
         L = laplacian(gaussian_weights(sensors.coordinates, self.n_neighbors, size=len(Y)))

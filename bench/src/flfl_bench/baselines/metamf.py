@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines._jax import (
+from flfl_bench.baselines import federation
+from flfl_bench.baselines.federation import ByMessage, Form, Message, Post
+from flfl_bench.baselines.neural import (
     Adam,
+    NeuralBatch,
+    NeuralRecoverer,
+    Readings,
     Tree,
     adam_start,
     adam_step,
@@ -20,9 +27,6 @@ from flfl_bench.baselines._jax import (
     jnp,
     single,
 )
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines._rounds import AtOnce, ByMessage, Form, NeuralRecoverer, Readings
-from flfl_bench.baselines.exchange import Message, Post
 
 _CLIP = 5.0
 """The longest gradient of the server's weights."""
@@ -138,16 +142,8 @@ def client_gradient(phi: Phi, z: Any, train: Any) -> Phi:
     return jax.grad(squared_error)(phi, z, train)
 
 
-@jitted
-def client_estimates(phi: Phi) -> Any:
-    """One client's row."""
-    return estimates(phi)
-
-
-@jitted
-def all_models(theta: Theta, sizes: Sizes) -> Phi:
-    """What the server sends."""
-    return generate_all(theta, sizes)
+client_estimates = jitted(estimates)
+all_models = jitted(generate_all)
 
 
 @jitted
@@ -169,12 +165,7 @@ def server_step(
     return adam_step(theta, decayed, adam, rate)
 
 
-@jitted
-def apply_step(
-    theta: Theta, adam: Adam, gradient: Theta, count: Any, rate: Any, decay: Any
-) -> tuple[Theta, Adam]:
-    """The server's part of a round."""
-    return server_step(theta, adam, gradient, count, rate, decay)
+apply_step = jitted(server_step)
 
 
 @jitted
@@ -192,67 +183,50 @@ def joint_estimates(theta: Theta, sizes: Sizes) -> Any:
     return jax.vmap(estimates)(generate_all(theta, sizes))
 
 
-class Client:
+class Client(federation.Client):
     """Holds one sensor's readings; evaluates and differentiates the model it was sent."""
 
     def __init__(self, readings: Readings) -> None:
-        self._readings = readings
-
-    def score(self, model: Message) -> Message:
-        """Sums of errors under the model."""
-        return Message("score", {"sums": self._readings.sums(self.recover(model)[None])})
+        super().__init__(readings)
+        self._data = single(readings.Z[0]), jnp.asarray(readings.train[0])
+        self._count = np.array(int(readings.train.sum()))
 
     def learn(self, model: Message) -> Sequence[Message]:
         """The gradient of its squared error, and over how many readings."""
-        z, train = single(self._readings.Z[0]), jnp.asarray(self._readings.train[0])
-        gradient = client_gradient(Phi(**model.body), z, train)
-        count = np.array(int(self._readings.train.sum()))
-        return [Message("gradient", {**gradient._asdict(), "count": count})]
+        gradient = client_gradient(Phi(**model.body), *self._data)
+        return [Message("gradient", {**gradient._asdict(), "count": self._count})]
 
-    def keep(self) -> None:
-        """Nothing to remember: all of its model comes from the server."""
-
-    def recover(self, model: Message) -> Array:
-        """Estimates of its slots."""
-        return double(client_estimates(Phi(**model.body)))
+    def estimate(self, model: Message, *, best: bool) -> Array:
+        """All of its model comes from the server: there is nothing to remember."""
+        return double(client_estimates(Phi(**model.body)))[None]
 
 
-class Server:
+class Server(federation.Server):
     """Holds the weights that generate every client's model; sees no reading."""
 
     def __init__(self, theta: Theta, sizes: Sizes, rate: float, decay: float) -> None:
-        self._theta = self._best = theta
+        super().__init__(theta)
         self._adam = adam_start(theta)
-        self._sizes, self._rate, self._decay = sizes, rate, decay
-        self._models: Phi | None = None
+        self._sizes, self._steps = sizes, (rate, decay)
+        self._made: tuple[Theta | None, Any] = (None, None)
 
     def model(self, client: int) -> Message:
         """The model generated for this client."""
-        if self._models is None:
-            self._models = all_models(self._theta, self._sizes)
-        return Message("model", {n: a[client] for n, a in self._models._asdict().items()})
+        if self._made[0] is not self.shared:
+            self._made = self.shared, all_models(self.shared, self._sizes)
+        models = self._made[1]._asdict()
+        return Message("model", {name: array[client] for name, array in models.items()})
 
     def step(self, uploads: Sequence[Sequence[Message]]) -> None:
         """Pull the uploaded gradients back into the weights, and move these."""
         bodies = [parts[0].body for parts in uploads]
         stacked = Phi(*(jnp.stack([body[name] for body in bodies]) for name in Phi._fields))
-        gradient = pull_back(self._theta, stacked, self._sizes)
+        gradient = pull_back(self.shared, stacked, self._sizes)
         count = single(np.sum([body["count"] for body in bodies]))
-        self._theta, self._adam = apply_step(
-            self._theta, self._adam, gradient, count, self._rate, self._decay
-        )
-        self._models = None
-
-    def keep(self) -> None:
-        """The present weights are the best so far."""
-        self._best = self._theta
-
-    def restore(self) -> None:
-        """Go back to the best weights."""
-        self._theta, self._models = self._best, None
+        self.shared, self._adam = apply_step(self.shared, self._adam, gradient, count, *self._steps)
 
 
-class Together(AtOnce):
+class Together(NeuralBatch):
     """All clients and the server in one joint pass."""
 
     def __init__(
@@ -260,21 +234,21 @@ class Together(AtOnce):
     ) -> None:
         model = sizes.slots * sizes.s + sizes.s * sizes.d + (sizes.d + 2) * sizes.hidden + 1
         down = sizes.sensors * model
-        super().__init__(
-            readings, post, (theta, adam_start(theta)), down, {"gradient": down + sizes.sensors}
-        )
+        up = {"gradient": down + sizes.sensors}
+        super().__init__(readings, post, (theta, adam_start(theta)), down, up)
         self._sizes, self._steps = sizes, (rate, decay)
         self._data = single(readings.Z), jnp.asarray(readings.train)
 
-    def predict(self) -> Any:
-        """Estimates (M, N) of the present weights."""
-        return joint_estimates(self.state[0], self._sizes)
+    def predict(self, state: Tree) -> Array:
+        """Estimates (M, N)."""
+        return double(joint_estimates(state[0], self._sizes))
 
     def step(self) -> Tree:
         """The weights and Adam's state after one more round."""
         return joint_step(*self.state, *self._data, *self._steps, self._sizes)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MetaMF(NeuralRecoverer):
     """A meta network on the server generates every sensor's embeddings of the slots and network.
 
@@ -306,40 +280,15 @@ class MetaMF(NeuralRecoverer):
     32
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "low_rank": [COUNT],
-        "memory": [COUNT],
-        "hidden": [COUNT],
-        "learning_rate": [POSITIVE],
-        "decay": [NOT_NEGATIVE],
-        "rounds": [COUNT],
-        "batched": ["boolean"],
-        "random_state": [WHOLE],
-    }
-
-    def __init__(
-        self,
-        *,
-        rank: int = 32,
-        low_rank: int = 8,
-        memory: int = 32,
-        hidden: int = 16,
-        learning_rate: float = 0.02,
-        decay: float = 1e-4,
-        rounds: int = 300,
-        batched: bool = True,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.low_rank = low_rank
-        self.memory = memory
-        self.hidden = hidden
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.rounds = rounds
-        self.batched = batched
-        self.random_state = random_state
+    rank: Count = 32
+    low_rank: Count = 8
+    memory: Count = 32
+    hidden: Count = 16
+    learning_rate: Positive = 0.02
+    decay: NotNegative = 0.0001
+    rounds: Count = 300
+    batched: bool = True
+    random_state: Whole = 0
 
     def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
         M, N = readings.Z.shape

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 from scipy.special import expit
-from sklearn.utils._param_validation import Interval, StrOptions
 
-from flfl.estimators.base import BaseRecoverer
-from flfl.io.sensors import Sensors
+from flfl.config import Count, NotNegative, Positive, Share, Whole
+from flfl.estimators.base import Array
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE
-from flfl_bench.baselines.exchange import Message, Post
 from flfl_bench.baselines.factors import (
-    Array,
-    Batch,
+    FactorBatch,
     FactorClient,
+    FactorRecoverer,
     FactorServer,
     Local,
-    Network,
-    start_slots,
-    train,
 )
+from flfl_bench.baselines.federation import ByMessage, Message, Post
 
 
-class RFRec(BaseRecoverer):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RFRec(FactorRecoverer):
     """Factors with a private copy ``V_i`` of Q at each client, pulled together by its mean.
 
     A client minimises ``sum_known ((y_ij - head(p_i.v_ij))^2 + ridge |p_i|^2 + slot_ridge
@@ -66,64 +63,38 @@ class RFRec(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "variant": [StrOptions({"rfrec", "rfrecf"})],
-        "head": [StrOptions({"linear", "sigmoid"})],
-        "learning_rate": [POSITIVE],
-        "ridge": [NOT_NEGATIVE],
-        "slot_ridge": [NOT_NEGATIVE],
-        "pull": [NOT_NEGATIVE],
-        "averaging": [Interval(Real, 0, 1, closed="neither")],
-        "mixing": [Interval(Real, 0, 1, closed="right")],
-        "clip": [POSITIVE, None],
-        "noise": [NOT_NEGATIVE],
-        "rounds": [COUNT],
-        "random_state": [WHOLE],
-    }
+    rank: Count = 10
+    variant: Literal["rfrec", "rfrecf"] = "rfrec"
+    head: Literal["linear", "sigmoid"] = "linear"
+    learning_rate: Positive = 0.3
+    ridge: NotNegative = 0.01
+    slot_ridge: NotNegative = 0.1
+    pull: NotNegative = 10.0
+    averaging: Share = 0.5
+    mixing: Annotated[float, Field(gt=0, le=1)] = 1.0
+    clip: Positive | None = None
+    noise: NotNegative = 0.0
+    rounds: Count = 200
+    random_state: Whole = 0
 
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        variant: str = "rfrec",
-        head: str = "linear",
-        learning_rate: float = 0.3,
-        ridge: float = 0.01,
-        slot_ridge: float = 0.1,
-        pull: float = 10.0,
-        averaging: float = 0.5,
-        mixing: float = 1.0,
-        clip: float | None = None,
-        noise: float = 0.0,
-        rounds: int = 200,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.variant = variant
-        self.head = head
-        self.learning_rate = learning_rate
-        self.ridge = ridge
-        self.slot_ridge = slot_ridge
-        self.pull = pull
-        self.averaging = averaging
-        self.mixing = mixing
-        self.clip = clip
-        self.noise = noise
-        self.rounds = rounds
-        self.random_state = random_state
+    def local(self, Y: Array, ids: Sequence[str]) -> Local:
+        """Readings (m, N) scaled as the head wants them."""
+        scaling = between_zero_and_one(Y) if self.head == "sigmoid" else None
+        return Local.of(Y, ids, self.random_state, scaling)
 
-    def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
-        local = local_readings(self, Y, sensors.ids)
-        batch = RFRecBatch(self, local, Post(self.traffic_))
-        return local.scaling.undo(train(batch, self.rounds, self.traffic_))
+    def at_once(self, local: Local, post: Post) -> FactorBatch:
+        """All clients in one go."""
+        return RFRecBatch(self, local, post)
 
-
-def local_readings(model: RFRec, Y: Array, ids: Sequence[str]) -> Local:
-    """Readings (m, N) scaled as the head wants them."""
-    scaling = between_zero_and_one(Y) if model.head == "sigmoid" else None
-    return Local.of(Y, ids, model.random_state, scaling)
+    def by_message(self, Y: Array, ids: Sequence[str], post: Post) -> ByMessage:
+        """Clients and server of readings Y (M, N), NaN = missing."""
+        server = RFRecServer(self.start(Y.shape))
+        clients = [
+            RFRecClient(self, local, post.down(server.model(0))) for local in self.locals(Y, ids)
+        ]
+        if self.variant == "rfrec":
+            return ByMessage(server, clients, post)
+        return CoinNetwork(server, clients, post, Coin(self))
 
 
 def between_zero_and_one(Y: Array) -> Scaling:
@@ -260,108 +231,82 @@ class RFRecClient(FactorClient):
         self._mean = self.read(Q)
         self._copy = Copy(model, local, 0, P[0], self._mean)
 
-    def answer(self, factors: Message) -> Message:
+    def learn(self, model: Message) -> Sequence[Message]:
         """A step with the pull, then the copy."""
-        self.step(factors)
-        return self.send()
+        self.step(model)
+        return [self.send()]
 
-    def step(self, factors: Message | None) -> None:
+    def step(self, model: Message | None) -> None:
         """A step; with the pull where Q was sent."""
-        self._copy.step(None if factors is None else self.read(factors))
+        self._copy.step(None if model is None else self.read(model))
         self._P = self._copy.p[None].copy()
 
     def send(self) -> Message:
         """The copy, clipped and noisy where that was agreed on."""
         return Message("copy", {"V": self._copy.released().copy()})
 
-    def mix(self, factors: Message | None) -> None:
+    def mix(self, model: Message | None) -> None:
         """Go towards the mean; the last one where none is sent."""
-        if factors is not None:
-            self._mean = self.read(factors)
+        if model is not None:
+            self._mean = self.read(model)
         self._copy.mix(self._mean)
 
-    def estimate(self, P: Array, Q: Array) -> Array:
+    def estimate(self, model: Message, *, best: bool) -> Array:
         """Through the head; with Q and not the own copy, as published."""
-        return head(self._model)(P @ Q.T)[0]
+        return head(self._model)(super().estimate(model, best=best))[0]
 
 
 class RFRecServer(FactorServer):
     """Averages copies."""
 
-    def __init__(self, Q: Array) -> None:
-        super().__init__(Q)
-        self._total, self._copies = np.zeros_like(Q), 0
-
-    def receive(self, upload: Message) -> None:
-        """Add one copy."""
-        self._total += upload.body["V"]
-        self._copies += 1
-
-    def step(self) -> None:
+    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
         """Q is the mean of the copies."""
-        self._Q = self._total / self._copies
-        self._total, self._copies = np.zeros_like(self._Q), 0
+        total = np.zeros_like(self.shared)
+        for (copy,) in uploads:
+            total += copy.body["V"]
+        self.shared = total / len(uploads)
 
 
-class CoinNetwork(Network):
-    """The object path of ``rfrecf``."""
+class CoinNetwork(ByMessage):
+    """The messages of ``rfrecf``."""
 
     def __init__(
-        self, clients: Sequence[RFRecClient], server: RFRecServer, post: Post, coin: Coin
+        self, server: RFRecServer, clients: Sequence[RFRecClient], post: Post, coin: Coin
     ) -> None:
-        super().__init__(clients, server, post)
-        self._copies = clients
+        super().__init__(server, clients, post)
         self._coin = coin
         self._fresh = False
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """All step, or all average; an average after an average needs no message."""
-        if not self._coin.toss():
-            for client in self._copies:
+        average = self._coin.toss()
+        if average and self._fresh:
+            self.server.step([[self.receive(client.send())] for client in self.clients])
+        for n, client in self.numbered():
+            if not average:
                 client.step(None)
-            self._fresh = True
-            return
-        if self._fresh:
-            for client in self._copies:
-                upload = self.post.up(client.send())
-                self.post.traffic.numbers += upload.numbers
-                self.server.receive(upload)
-            self.server.step()
-        for client in self._copies:
-            client.mix(self.post.down(self.server.factors()) if self._fresh else None)
-        self._fresh = False
+            else:
+                client.mix(self.send(n) if self._fresh else None)
+        self._fresh = not average
 
 
-def network(model: RFRec, Y: Array, ids: Sequence[str], post: Post) -> Network:
-    """Clients and server of the object path; Y (M, N), NaN = missing."""
-    server = RFRecServer(start_slots(Y.shape[1], min(model.rank, *Y.shape), model.random_state))
-    clients = [
-        RFRecClient(model, local_readings(model, row[None], [sensor]), post.down(server.factors()))
-        for row, sensor in zip(Y, ids, strict=True)
-    ]
-    if model.variant == "rfrecf":
-        return CoinNetwork(clients, server, post, Coin(model))
-    return Network(clients, server, post)
-
-
-class RFRecBatch(Batch):
+class RFRecBatch(FactorBatch):
     """All copies in one place. They are worked on one by one: a copy fits into the cache."""
 
     def __init__(self, model: RFRec, local: Local, post: Post) -> None:
-        rank = min(model.rank, *local.shape)
-        Q = start_slots(local.shape[1], rank, model.random_state)
-        super().__init__(local, local.start(rank), Q, post)
+        super().__init__(local, model.rank, model.random_state, post)
         self._model = model
-        self._copies = [Copy(model, local, row, p, Q) for row, p in enumerate(self.P)]
+        P, Q = self.state
+        self._copies = [Copy(model, local, row, p, Q) for row, p in enumerate(P)]
         self._coin = Coin(model) if model.variant == "rfrecf" else None
         self._fresh = False
-        self.count_factors()
+        self.send_model()
 
-    def round(self) -> None:
+    def round(self, number: int) -> None:
         """One round of training."""
         if self._coin is None:
-            self.count_factors()
-            self._step(self.Q)
+            self.send_model()
+            self._step(self.state[1])
             self._average()
         elif not self._coin.toss():
             self._step(None)
@@ -369,24 +314,24 @@ class RFRecBatch(Batch):
         else:
             if self._fresh:
                 self._average()
-                self.count_factors()
+                self.send_model()
             for copy in self._copies:
-                copy.mix(self.Q)
+                copy.mix(self.state[1])
             self._fresh = False
 
-    def estimate(self, P: Array, Q: Array) -> Array:
+    def predict(self, state: tuple[Array, Array]) -> Array:
         """Through the head."""
-        return head(self._model)(P @ Q.T)[0]
+        return head(self._model)(super().predict(state))[0]
 
     def _step(self, Q: Array | None) -> None:
         for copy in self._copies:
             copy.step(Q)
-        self.P = np.array([copy.p for copy in self._copies])
+        self.state = np.array([copy.p for copy in self._copies]), self.state[1]
 
     def _average(self) -> None:
-        total = np.zeros_like(self.Q)
+        P, Q = self.state
+        total = np.zeros_like(Q)
         for copy in self._copies:
             total += copy.released()
-        self.Q = total / len(self._copies)
-        m = len(self._copies)
-        self.count_upload("copy", m * len(self.Q), indexed=False, messages=m)
+        self.state = P, total / self.clients
+        self.count_upload("copy", self.clients * len(Q), indexed=False, messages=self.clients)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
+from flfl.config import Count, Positive, Share
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, POSITIVE
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values
 
 _PATH = 5
 """Thresholds from the largest useful one down to the one asked for."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SoftImpute(BaseRecoverer):
     """``min 1/2 |J*(X - Y)|^2 + tau |X|_*`` on standardised readings.
 
@@ -42,21 +41,11 @@ class SoftImpute(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "shrinkage": [POSITIVE],
-        "tolerance": [Interval(Real, 0, 1, closed="neither")],
-        "steps": [COUNT],
-    }
-
-    def __init__(
-        self, *, shrinkage: float = 0.1, tolerance: float = 1e-4, steps: int = 100
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.tolerance = tolerance
-        self.steps = steps
+    shrinkage: Positive = 0.1
+    tolerance: Share = 0.0001
+    steps: Count = 100
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         scaling = Scaling.fit(Y)
         data = Observed.of(scaling.apply(Y), ~np.isnan(Y))
         last = self.shrinkage * noise_edge(Y.shape)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
+from flfl.config import Count, Positive
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.estimators.interpolation import interpolate
 from flfl.io.sensors import Sensors
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, POSITIVE
 from flfl_bench.maths.autoregression import Autoregression
 from flfl_bench.maths.linear_solve import conjugate_gradients
 from flfl_bench.maths.low_rank import ridge_rows
@@ -20,6 +20,7 @@ _INNER = 20
 """Conjugate gradient steps for the time factors in each sweep."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TRMF(BaseRecoverer):
     """Temporal regularised matrix factorisation, on standardised readings.
 
@@ -49,31 +50,13 @@ class TRMF(BaseRecoverer):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "rank": [COUNT],
-        "ridge": [POSITIVE],
-        "temporal_weight": [POSITIVE],
-        "damping": [POSITIVE],
-        "sweeps": [COUNT],
-    }
-
-    def __init__(
-        self,
-        *,
-        rank: int = 10,
-        ridge: float = 1.0,
-        temporal_weight: float = 1.0,
-        damping: float = 0.03,
-        sweeps: int = 10,
-    ) -> None:
-        self.rank = rank
-        self.ridge = ridge
-        self.temporal_weight = temporal_weight
-        self.damping = damping
-        self.sweeps = sweeps
+    rank: Count = 10
+    ridge: Positive = 1.0
+    temporal_weight: Positive = 1.0
+    damping: Positive = 0.03
+    sweeps: Count = 10
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         scaling = Scaling.fit(Y)
         scaled = scaling.apply(Y)
         data = Observed.of(scaled, ~np.isnan(Y))

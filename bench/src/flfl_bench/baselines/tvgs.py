@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
+from flfl.config import Count, Positive, Share
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines._parameters import COUNT, POSITIVE
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.smooth_recovery import recover_smooth
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TVGS(BaseRecoverer):
     """``min 1/2 |J*X - Y|^2 + alpha/2 tr((X D)^T L (X D))``: batch time-varying graph recovery.
 
@@ -42,21 +41,11 @@ class TVGS(BaseRecoverer):
     6.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [POSITIVE],
-        "n_neighbors": [COUNT],
-        "tolerance": [Interval(Real, 0, 1, closed="neither")],
-    }
-
-    def __init__(
-        self, *, alpha: float = 0.05, n_neighbors: int = 10, tolerance: float = 1e-6
-    ) -> None:
-        self.alpha = alpha
-        self.n_neighbors = n_neighbors
-        self.tolerance = tolerance
+    alpha: Positive = 0.05
+    n_neighbors: Count = 10
+    tolerance: Share = 1e-06
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        self._validate_params()
         scaling = Scaling.common(Y)
         data = Observed.of(scaling.apply(Y), ~np.isnan(Y))
         W = gaussian_weights(sensors.coordinates, self.n_neighbors, size=len(Y))

@@ -1,6 +1,6 @@
 """What ``fesog`` and ``fedgnn`` share: attention over neighbours and slots, and Laplace noise.
 
-Everything here is one client's sight; ``jax.vmap`` makes all clients of it.
+Everything here is what one client computes; ``jax.vmap`` makes all clients of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import distances, neighbor_weights
-from flfl_bench.baselines._jax import Tree, jax, jnp, single
-from flfl_bench.baselines._rounds import Mask, Readings
+from flfl_bench.baselines.federation import Mask
+from flfl_bench.baselines.neural import Readings, Tree, jax, jnp, single
 
 _LEAK = 0.1
 
@@ -131,6 +131,12 @@ def roll(stream: np.random.Generator, pseudo: int) -> Dice:
 def roll_all(streams: Sequence[np.random.Generator], pseudo: int) -> Dice:
     """Every client's, stacked."""
     return Dice(*map(np.stack, zip(*(roll(stream, pseudo) for stream in streams), strict=True)))
+
+
+def rows_sent(readings: Readings, pseudo: int) -> NDArray[np.int64]:
+    """Slots in each client's upload, (M,)."""
+    seen = readings.train.sum(axis=1)
+    return seen + np.minimum(pseudo, readings.train.shape[1] - seen)
 
 
 def pseudo_slots(dice: Dice, order: Any, unobserved: Any) -> Any:
