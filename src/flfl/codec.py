@@ -44,12 +44,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """The value back.
-
-    Raises
-    ------
-    CodecError
-        For anything that :func:`pack` does not write.
+    """The value back; refuses anything that :func:`pack` does not write.
 
     Examples
     --------
@@ -80,13 +75,7 @@ def wrap(form: bytes, version: int, value: Any) -> bytes:
 
 
 def unwrap(form: bytes, version: int, data: bytes) -> Any:
-    """The value back.
-
-    Raises
-    ------
-    CodecError
-        For another form or version, for damage, and for whatever :func:`unpack` refuses.
-    """
+    """The value back; refuses another form or version, damage, and what :func:`unpack` refuses."""
     if len(data) < _HEAD.size:
         raise CodecError("the message is cut short")
     found, other, check = _HEAD.unpack_from(data)

@@ -113,7 +113,7 @@ def test_a_sparse_graph_of_many_sites_with_dropouts():
     n = 104
     party = Party(n).start()
     network = party.sums._network
-    assert network.degree < n - 1
+    assert len(network.neighbours["site000"]) < n - 1
     leaving = {"site003", "site050", "site077"}
     draw_values(party, (3,), 2)
     outcome = party.sum(lost=lambda name, kind, when: name in leaving and kind == "ask")

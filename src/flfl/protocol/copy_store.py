@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flfl.errors import FLFLError, InputError
-from flfl.protocol.journal import connect
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -139,6 +138,16 @@ class _Stored:
     copies: Array
     sigmas: Array
     tags: Words
+
+
+def connect(path: str | Path) -> sqlite3.Connection:
+    """Open a SQLite file in which what was committed survives a crash of the machine."""
+    # A file is used by one thread at a time, not always by the one that opened it.
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # A write-ahead log that is cut short is whole up to its last whole transaction.
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = full")
+    return database
 
 
 class CopyStore:

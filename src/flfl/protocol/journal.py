@@ -20,6 +20,7 @@ from typing import Any
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError, explained
+from flfl.protocol.copy_store import connect
 from flfl.protocol.messages import sender
 from flfl.protocol.session import Coordinator, Envelope, Site
 
@@ -34,26 +35,11 @@ class ReplayError(FLFLError):
     """A party that was told the same does not do the same as before."""
 
 
-def connect(path: str | Path) -> sqlite3.Connection:
-    """Open a SQLite file in which what was committed survives a crash of the machine."""
-    # A file is used by one thread at a time, not always by the one that opened it.
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    # A write-ahead log that is cut short is whole up to its last whole transaction.
-    database.execute("pragma journal_mode = wal")
-    database.execute("pragma synchronous = full")
-    return database
-
-
 class Journal:
     """An append-only SQLite file, readable by its owner only.
 
     An entry is any value of :mod:`flfl.codec`. Each row holds the SHA-256 of its entry and of the
     row before: what was changed, removed or reordered is an error, never forgotten silently.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it is made with its folder where there is none.
 
     Examples
     --------
@@ -73,18 +59,18 @@ class Journal:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             self._database = connect(path)
-            (version,) = self._database.execute("pragma user_version").fetchone()
-            if not version and not self._database.execute("select 1 from sqlite_master").fetchall():
+            made = "select user_version or (select count(*) from sqlite_master)"
+            if not self._database.execute(f"{made} from pragma_user_version").fetchone()[0]:
                 self._database.executescript(
                     "begin; create table entry (number integer primary key, chain blob, body blob);"
                     f"pragma user_version = {FORMAT}; commit"
                 )
-                version = FORMAT
+            (version,) = self._database.execute("pragma user_version").fetchone()
             last = "select chain from entry order by number desc limit 1"
-            rows = self._database.execute(last).fetchall() if version == FORMAT else None
+            rows = self._database.execute(last).fetchall()
         except sqlite3.Error as error:
             raise self._damaged(str(error)) from None
-        if rows is None:
+        if version != FORMAT:
             raise self._damaged(f"it is in format {version}, not {FORMAT}")
         self._chain: bytes = rows[0][0] if rows else b""
 
@@ -92,13 +78,7 @@ class Journal:
         return int(self._database.execute("select count(*) from entry").fetchone()[0])
 
     def __iter__(self) -> Iterator[Any]:
-        """All entries in order.
-
-        Raises
-        ------
-        InputError
-            At the first one that is damaged.
-        """
+        """All entries in order; an `InputError` at the first one that is damaged."""
         chain, number = b"", 0
         try:
             rows = self._database.execute("select number, chain, body from entry order by number")
@@ -111,13 +91,8 @@ class Journal:
             raise self._damaged(f"entry {number + 1} cannot be read: {error}") from None
 
     def append(self, entry: Any) -> None:
-        """Add an entry; it is on the disk when this returns.
-
-        Raises
-        ------
-        JournalError
-            When it cannot be written; the entries before it are still there.
-        """
+        """Add an entry; it is on the disk when this returns. When it cannot be written, a
+        `JournalError` says so, and the entries before it are still there."""
         body = pack(entry)
         chain = hashlib.sha256(self._chain + body).digest()
         try:
@@ -144,20 +119,8 @@ class Journal:
 
 
 class DurableSite:
-    """A site with a journal.
-
-    Parameters
-    ----------
-    site : Site
-        Fresh, with the secret, the copies and the plan that the journal's site had.
-    path : Path
-        The journal.
-
-    Attributes
-    ----------
-    replayed : int
-        Questions that an earlier process had answered.
-    """
+    """A site with a journal: a fresh one, with the secret, the copies and the plan that the
+    journal's site had. ``replayed`` questions had been answered by an earlier process."""
 
     def __init__(self, site: Site, path: Path) -> None:
         self.name, self.replayed = site.name, 0
@@ -188,15 +151,8 @@ class DurableSite:
 
 
 class DurableCoordinator:
-    """A coordinator with a journal.
-
-    Parameters
-    ----------
-    coordinator : Coordinator
-        Fresh, with the program and the settings that the journal's coordinator had.
-    path : Path
-        The journal.
-    """
+    """A coordinator with a journal: a fresh one, with the program and the settings that the
+    journal's coordinator had."""
 
     def __init__(self, coordinator: Coordinator, path: Path) -> None:
         self._coordinator, self._journal = coordinator, Journal(path)

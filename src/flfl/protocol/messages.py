@@ -108,14 +108,11 @@ def encode(message: Question | Answer, protocol: Protocol) -> bytes:
     >>> decode(Question, data, ping, {}).body["x"].tolist()
     [1.0, 2.0]
     """
-    kind = message.kind
-    schema = check_kind(type(message), kind, protocol)
-    body = {
-        name: np.asarray(message.body[name], _TYPES[field.type], order="C")
-        for name, field in schema.items()
-        if name in message.body
-    } | {name: value for name, value in message.body.items() if name not in schema}
-    check_body(body, schema, {}, kind)
+    kind, schema = message.kind, _schema(type(message), message.kind, protocol)
+    given = {name: np.asarray(value) for name, value in message.body.items()}
+    # In the order of the schema: two parties' messages of a kind are alike.
+    body = {n: given[n].astype(_TYPES[f.type], "C") for n, f in schema.items() if n in given}
+    check_body(given | body, schema, {}, kind)
     header = {
         "run": message.run,
         "number": message.number,
@@ -130,35 +127,18 @@ def encode(message: Question | Answer, protocol: Protocol) -> bytes:
 
 
 def decode(form: type[M], data: bytes, protocol: Protocol, sizes: Mapping[str, int]) -> M:
-    """The question that a site received, or the answer that the coordinator received.
-
-    Parameters
-    ----------
-    form : type
-        `Question` or `Answer`.
-    data : bytes
-        What came.
-    protocol : Mapping
-        The kinds of messages that are understood.
-    sizes : Mapping
-        The dimensions that the receiver knows, by name.
-
-    Raises
-    ------
-    ProtocolError
-        For anything that :func:`encode` would not have made from the same protocol.
-    """
+    """The `Question` that a site received, or the `Answer` that the coordinator received; refuses
+    what :func:`encode` does not make. ``sizes`` are the dimensions that the receiver knows."""
     header, body = _read(data)
     peer = "to" if form is Question else "site"
     if peer not in header:
         raise ProtocolError(f"what came is no {form.__name__}")
     kind = header["kind"]
-    check_body(body, check_kind(form, kind, protocol), sizes, kind)
+    check_body(body, _schema(form, kind, protocol), sizes, kind)
     return form(header["run"], header["number"], kind, header[peer], MappingProxyType(body))
 
 
-def check_kind(form: type[Question] | type[Answer], kind: str, protocol: Protocol) -> Schema:
-    """The schema of a kind of message, if there is one."""
+def _schema(form: type[Question] | type[Answer], kind: str, protocol: Protocol) -> Schema:
     if kind not in protocol:
         raise ProtocolError(f"unknown kind of message {kind!r}")
     return protocol[kind].question if form is Question else protocol[kind].answer
@@ -278,12 +258,7 @@ class Fixed:
 
 
 def to_fixed(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Round to multiples of 2^-30.
-
-    Raises
-    ------
-    OutOfRangeError
-        For a value that is not finite or beyond :data:`LARGEST`.
+    """Round to multiples of 2^-30; refuses what is not finite or beyond :data:`LARGEST`.
 
     Examples
     --------
@@ -298,13 +273,7 @@ def to_fixed(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def from_fixed(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Back to floating point.
-
-    Examples
-    --------
-    >>> from_fixed(to_fixed(np.array([0.25]))).tolist()
-    [0.25]
-    """
+    """Back to floating point."""
     return values.astype(np.float64) * 2.0**-FRACTION_BITS
 
 
@@ -316,12 +285,9 @@ def add(terms: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     >>> add([np.array([1]), np.array([2])]).tolist()
     [3]
     """
-    room = np.iinfo(np.int64).max // max(len(terms), 1)
-    total = np.zeros_like(terms[0])
     if len({term.shape for term in terms}) > 1:
         raise OutOfRangeError("the sites' answers have different shapes")
-    for term in terms:
-        if term.size and max(int(term.max()), -int(term.min())) > room:
-            raise OutOfRangeError("the sum of the sites' answers would not fit in 64 bits")
-        total += term
-    return total
+    room, stack = np.iinfo(np.int64).max // len(terms), np.stack(terms)
+    if stack.size and max(int(stack.max()), -int(stack.min())) > room:
+        raise OutOfRangeError("the sum of the sites' answers would not fit in 64 bits")
+    return stack.sum(axis=0)

@@ -40,17 +40,9 @@ class Ask:
 
 @dataclass(frozen=True)
 class Replies:
-    """What a program gets back.
-
-    Attributes
-    ----------
-    total : Mapping
-        Sums over the sites of the answer's summable arrays, as floats.
-    by_site : Mapping
-        The arrays that are not summed, for each site (public facts, or the paper's plain uploads).
-    sites : tuple
-        Whose answers are in the total; fewer than were asked where some dropped.
-    """
+    """What a program gets back: sums over the sites of the answer's summable arrays, as floats; the
+    other arrays of each site (public facts, or the paper's plain uploads); and whose answers are in
+    the total, fewer than were asked where some dropped."""
 
     total: Mapping[str, np.ndarray]
     by_site: Mapping[str, Mapping[str, np.ndarray]]
@@ -67,15 +59,13 @@ class Coordinator:
 
     Parameters
     ----------
-    program : Program
-        The algorithm's coordinator part.
-    protocol : Protocol
-        The kinds of messages it uses.
+    program, protocol : Program, Protocol
+        The algorithm's coordinator part, and the kinds of messages it uses.
     roster : Sequence
-        The sites, in the order in which floating-point answers are taken.
+        The sites, in the order in which floating-point answers are taken; later, in ``sites``,
+        those that have not dropped.
     sizes : Mapping
-        Dimensions such as ``{"slots": N, "rank": k}``; the program may add to them as it learns
-        them.
+        Dimensions such as ``{"slots": N, "rank": k}``; the program may add to them.
     run : str
         Identifies the run in every message.
     witness : Witness, optional
@@ -83,15 +73,6 @@ class Coordinator:
     security : SecureServer, optional
         Hides the sites' answers in their sums: then every question whose answer is nothing but
         sums is a secure sum, and this object never holds a single site's numbers.
-
-    Attributes
-    ----------
-    sites : tuple
-        The sites that have not dropped.
-    answered : int
-        Questions that were answered so far.
-    done : bool
-        Whether the program has ended.
     """
 
     def __init__(
@@ -120,13 +101,8 @@ class Coordinator:
         return self._next(None) if self._security is None else self._security.start()
 
     def receive(self, data: bytes) -> list[Envelope]:
-        """Take one site's answer; returns the messages to send now, if any.
-
-        Raises
-        ------
-        ProtocolError, SecureSumError
-            For a message that is malformed, from the wrong party or at the wrong time.
-        """
+        """Take one site's answer; returns the messages to send now, if any. A message that is
+        malformed, from the wrong party or at the wrong time is refused."""
         if self._security is not None and data.startswith(SECURE):
             return self._go_on(self._security.receive(data))
         answer = decode(Answer, data, self._protocol, self._sizes)
@@ -145,15 +121,8 @@ class Coordinator:
         return self._go_on([])
 
     def absent(self, site: str) -> list[Envelope]:
-        """A transport says that a site is gone; returns the messages to send now, if any.
-
-        What the site has answered already counts; it is not asked again in this run.
-
-        Raises
-        ------
-        BelowThresholdError
-            When too few are left for a secure sum.
-        """
+        """A transport says that a site is gone; returns the messages to send now, if any. What the
+        site has answered already counts; it is not asked again in this run."""
         if site not in self.sites:
             return []
         self.sites = tuple(name for name in self.sites if name != site)
@@ -186,9 +155,9 @@ class Coordinator:
         """Give the program what it asked for, when all of it has come."""
         try:
             if isinstance(come, Outcome):
-                return self._next(self._opened(come))
+                return self._next(self._replies(come))
             if self._waiting and len(self._answers) == len(self._waiting):
-                return self._next(self._added())
+                return self._next(self._replies(None))
             if self._security is not None and self._security.phase == "ready":
                 # Either keys have just been exchanged, or a plain question is under way.
                 return come if self._ask is not None or self.done else self._next(None)
@@ -197,25 +166,24 @@ class Coordinator:
             raise
         return come
 
-    def _added(self) -> Replies:
-        """The answers that came one by one."""
-        answers = [self._answers[site] for site in self._waiting]
-        schema = self._protocol[answers[0].kind].answer
-        summed = [name for name, field in schema.items() if field.type == "sum"]
-        total = {name: from_fixed(add([a.body[name] for a in answers])) for name in summed}
-        rest = {a.site: {n: v for n, v in a.body.items() if n not in summed} for a in answers}
-        return Replies(total, rest, self._waiting)
-
-    def _opened(self, outcome: Outcome) -> Replies:
-        """A secure sum as the program's arrays; only the total is known."""
+    def _replies(self, outcome: Outcome | None) -> Replies:
+        """What is known of the answers: of a secure sum the total only."""
         assert self._ask is not None
-        schema = self._protocol[self._ask.kind].answer
-        if len(outcome.arrays) != len(schema):
-            raise ProtocolError(f"{self._ask.kind}: {len(outcome.arrays)} arrays came back")
-        body = dict(zip(schema, outcome.arrays, strict=True))
-        check_body(body, schema, self._sizes, self._ask.kind)
-        total = {name: from_fixed(array) for name, array in body.items()}
-        return Replies(total, {site: {} for site in outcome.sites}, outcome.sites)
+        kind, schema = self._ask.kind, self._protocol[self._ask.kind].answer
+        if outcome is None:
+            answers = [self._answers[site] for site in self._waiting]
+            summed = [name for name, field in schema.items() if field.type == "sum"]
+            total = {name: add([answer.body[name] for answer in answers]) for name in summed}
+            rest = {a.site: {n: v for n, v in a.body.items() if n not in summed} for a in answers}
+        elif len(outcome.arrays) == len(schema):
+            total = dict(zip(schema, outcome.arrays, strict=True))
+            check_body(total, schema, self._sizes, kind)
+            rest = {site: {} for site in outcome.sites}
+        else:
+            raise ProtocolError(f"{kind}: {len(outcome.arrays)} arrays came back")
+        return Replies(
+            {name: from_fixed(array) for name, array in total.items()}, rest, tuple(rest)
+        )
 
     def _next(self, replies: Replies | None) -> list[Envelope]:
         """Tell the program what it asked for (None: begin it), and ask its next question."""
@@ -267,19 +235,8 @@ class SiteState:
 
 
 class Site:
-    """One owner's process, the trust boundary.
-
-    Parameters
-    ----------
-    name : str
-        As in the roster.
-    program : SiteProgram
-        The algorithm's part here.
-    protocol : Protocol
-        The kinds of messages it answers.
-    security : SecureClient, optional
-        Hides this site's answers in sums; then it gives no sum in the plain.
-    """
+    """One owner's process, the trust boundary. With ``security`` it hides its answers in sums, and
+    gives no sum in the plain."""
 
     def __init__(
         self,
@@ -292,61 +249,53 @@ class Site:
         self._protocol, self._security = protocol, security
 
     def receive(self, data: bytes) -> bytes:
-        """Answer one encoded question, or a message of the secure sum.
-
-        Raises
-        ------
-        ProtocolError, SecureSumError
-            When the message is malformed or not allowed; nothing has changed then.
-        """
-        if not data.startswith(SECURE):
-            question = self._read(data)
-            schema = self._protocol[question.kind].answer
-            # Not even beside other fields: what is a sum never leaves this site as it is.
-            if self._security is not None and any(f.type == "sum" for f in schema.values()):
-                raise ProtocolError(
-                    f"{self.name}: {question.kind!r} is answered in secure sums only"
-                )
-            body = self._answer(question, self.state.cohort)
-            answer = Answer(question.run, question.number, question.kind, self.name, body)
-            return encode(answer, self._protocol)
-        if self._security is None:
-            raise ProtocolError(f"{self.name}: takes no part in secure sums")
-        come = self._security.receive(data)
-        return come if isinstance(come, bytes) else self._add_to(come, self._security)
-
-    def _add_to(self, asked: Asked, security: SecureClient) -> bytes:
-        """Answer the question of a secure sum."""
-        question = self._read(asked.question)
-        kind, exchange = question.kind, self._protocol[question.kind]
-        if {field.type for field in exchange.answer.values()} != {"sum"}:
-            raise ProtocolError(f"{self.name}: {kind!r} is not answered by sums")
-        cohort = asked.members if exchange.cohort == "fixes" else self.state.cohort
-        # What was computed for one cohort is not given to a smaller one.
-        if exchange.cohort == "whole" and asked.members != cohort:
-            lost = ", ".join(sorted(set(cohort) - set(asked.members)))
-            raise ProtocolError(
-                f"{self.name}: {kind!r} is for all of the sites that prepared it; {lost} left"
-            )
-        body = self._answer(question, cohort)
+        """Answer one encoded question, or a message of the secure sum. What is malformed or not
+        allowed is refused, and changes nothing."""
+        asked, security = None, self._security
+        if data.startswith(SECURE):
+            if security is None:
+                raise ProtocolError(f"{self.name}: takes no part in secure sums")
+            come = security.receive(data)
+            if isinstance(come, bytes):
+                return come
+            asked, data = come, come.question
+        question = decode(Question, data, self._protocol, self.program.sizes)
+        run, number, kind = question.run, question.number, question.kind
+        exchange = self._protocol[kind]
+        self._check(question, asked)
+        cohort = asked.members if asked and exchange.cohort == "fixes" else self.state.cohort
+        self.state = SiteState(run, number, cohort)
+        body = self._answer(question)
+        if asked is None or security is None:
+            return encode(Answer(run, number, kind, self.name, body), self._protocol)
         check_body(body, exchange.answer, {}, kind)
         arrays = [body[name] for name in exchange.answer]
         return security.mask(asked, arrays, whole=exchange.cohort == "whole")
 
-    def _read(self, data: bytes) -> Question:
-        """A question that may be answered now."""
-        question, state = decode(Question, data, self._protocol, self.program.sizes), self.state
+    def _check(self, question: Question, asked: Asked | None) -> None:
+        """Refuse a question that may not be answered now."""
+        state, kind, exchange = self.state, question.kind, self._protocol[question.kind]
+        types = {field.type for field in exchange.answer.values()}
         if question.site not in ("*", self.name):
             raise ProtocolError(f"{self.name}: a question for {question.site} came here")
         if state.run not in (None, question.run):
             raise ProtocolError(f"{self.name}: question of run {question.run!r}, not {state.run!r}")
         if question.number <= state.number:
             raise ProtocolError(f"{self.name}: question {question.number} is old or repeated")
-        return question
+        # Not even beside other fields: what is a sum never leaves this site as it is.
+        if asked is None and self._security is not None and "sum" in types:
+            raise ProtocolError(f"{self.name}: {kind!r} is answered in secure sums only")
+        if asked is not None and types != {"sum"}:
+            raise ProtocolError(f"{self.name}: {kind!r} is not answered by sums")
+        # What was computed for one cohort is not given to a smaller one.
+        if asked is not None and exchange.cohort == "whole" and asked.members != state.cohort:
+            lost = ", ".join(sorted(set(state.cohort) - set(asked.members)))
+            raise ProtocolError(
+                f"{self.name}: {kind!r} is for all of the sites that prepared it; {lost} left"
+            )
 
-    def _answer(self, question: Question, cohort: tuple[str, ...]) -> dict[str, np.ndarray]:
+    def _answer(self, question: Question) -> dict[str, np.ndarray]:
         """The program's answer, with its sums in fixed point."""
-        self.state = SiteState(question.run, question.number, cohort)
         body = self.program.answer(question.kind, question.body)
         schema = self._protocol[question.kind].answer
         arrays = {}

@@ -9,17 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Traffic:
-    """Bytes and messages by direction and kind.
+    """Bytes and messages by kind, from the sites (up) and to them (down).
 
-    Attributes
-    ----------
-    up, down : bytes by kind of message, from the sites and to the sites; what secure sums add
-        is counted apart as ``keys``, ``shares`` and ``unmask``
-    messages_up, messages_down : the same in messages
-    rounds : training rounds the coordinator ran (checks and greetings are not rounds)
-    exchanges : by kind of question
-    numbers : independent numbers about readings that were released (0 without messages)
-    notes : plain sentences on what the run did by itself (a cut step, an early stop)
+    What secure sums add is counted apart as ``keys``, ``shares`` and ``unmask``. ``rounds`` are
+    training rounds (checks and greetings are none), ``exchanges`` are counted by kind of question,
+    ``numbers`` are independent numbers about readings that were released, and ``notes`` are plain
+    sentences on what the run did by itself (a cut step, an early stop).
 
     Examples
     --------

@@ -28,11 +28,8 @@ from flfl.secagg.wire import Frame, decode, encode
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that came with a secure sum; hand it back to :meth:`SecureClient.mask`.
-
-    ``held`` are the shares that this site has of the members' secrets: of the self-mask's secret
-    and of the vault's key.
-    """
+    """A question that came with a secure sum, to be handed back to :meth:`SecureClient.mask`, and
+    the shares held of the members' secrets: of the self-mask's secret and of the vault's key."""
 
     question: bytes = field(repr=False)
     number: int
@@ -68,31 +65,18 @@ class _Ready:
 class _Answered:
     """The site has answered a sum and not yet helped to open it."""
 
+    run: str
     ready: _Ready
     asked: Asked
     whole: bool
     consented: bytes | None = None
 
-    @property
-    def run(self) -> str:
-        """The run."""
-        return self.ready.run
-
 
 class SecureClient:
     """Hides a site's numbers in sums.
 
-    Parameters
-    ----------
-    name : str
-        As in the roster.
-    identity : Identity
-        This site's key; its public half stands in the roster.
-    roster : Roster
-        The sites that the operators agreed on.
-    secret : bytes, optional
-        Of this run and of nothing else, from which all of its keys and masks come, so that a site
-        that was interrupted can be as it was; None takes fresh randomness.
+    ``secret`` is of this run and of nothing else. All of the run's keys and masks come from it, so
+    that a site that was interrupted can be as it was; None takes fresh randomness.
 
     Guarantees
     ----------
@@ -117,9 +101,7 @@ class SecureClient:
 
     def receive(self, data: bytes) -> bytes | Asked:
         """The answer to a message; a question is given back, to be answered with :meth:`mask`.
-
-        Each message has one state in which it is taken: at any other time it is refused.
-        """
+        Each message has one state in which it is taken: at any other time it is refused."""
         frame, state = decode(data), self._state
         if frame.site != self.name:
             raise SecureSumError(f"{self.name}: a message for {frame.site!r} came here")
@@ -127,7 +109,13 @@ class SecureClient:
             raise SecureSumError(f"{self.name}: a message of another run")
         match frame.kind, state:
             case "hello", None:
-                return self._hello(frame)
+                uses = ("run key masks", "run key shares")
+                private = [draw(self._secret, 32, use, frame.run) for use in uses]
+                keys = tuple(map(X25519PrivateKey.from_private_bytes, private))
+                public = b"".join(key.public_key().public_bytes_raw() for key in keys)
+                message = self._signed("keys", frame.run, 0, {"keys": public})
+                self._state = _Keyed(frame.run, keys, message)
+                return message
             case "bundle", _Keyed() if frame.number == 0:
                 return self._bundle(frame, state)
             case "ask", _Ready() if frame.number == state.number:
@@ -144,11 +132,6 @@ class SecureClient:
         """This site's answer: its numbers under masks.
 
         ``x + PRG(self) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)`` modulo 2^64.
-
-        Raises
-        ------
-        OutOfRangeError
-            For a number too large to be summed over the roster's sites.
         """
         ready = self._state
         if not isinstance(ready, _Ready) or asked.number != ready.number:
@@ -165,20 +148,10 @@ class SecureClient:
         parts = np.split(words, np.cumsum([np.size(array) for array in arrays])[:-1])
         masked = [part.reshape(np.shape(a)) for part, a in zip(parts, arrays, strict=True)]
         sections = {"view": asked.view, "arrays": masked}
-        self._state = _Answered(ready, asked, whole)
+        self._state = _Answered(ready.run, ready, asked, whole)
         return self._signed("masked", ready.run, asked.number, sections, asked.label)
 
     # --- keys --------------------------------------------------------------------------------
-
-    def _hello(self, frame: Frame) -> bytes:
-        keys = tuple(
-            X25519PrivateKey.from_private_bytes(draw(self._secret, 32, use, frame.run))
-            for use in ("run key masks", "run key shares")
-        )
-        public = b"".join(key.public_key().public_bytes_raw() for key in keys)
-        message = self._signed("keys", frame.run, 0, {"keys": public})
-        self._state = _Keyed(frame.run, keys, message)
-        return message
 
     def _bundle(self, frame: Frame, state: _Keyed) -> bytes:
         """Take everyone's run keys, as their owners signed them for this run."""

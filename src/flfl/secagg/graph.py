@@ -63,15 +63,9 @@ def degree_for(
 
 
 def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, tuple[str, ...]]:
-    """Each site's neighbours, sorted: a Harary graph over a permutation drawn from the seed.
-
-    Every party computes the same graph from the hash of all signed run keys.
-
-    Guarantees
-    ----------
-    * Symmetric, without loops, every site has ``degree`` neighbours.
-    * The order on the ring is that of SHA-256(seed, name): nobody who cannot choose the hash can
-      choose its neighbours.
+    """Each site's neighbours, sorted: a Harary graph over a permutation drawn from the seed, which
+    is the hash of all run keys. It is symmetric and regular, without loops. The order on the ring
+    is that of SHA-256(seed, name): nobody who cannot choose the hash can choose its neighbours.
 
     Examples
     --------
@@ -91,23 +85,12 @@ def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, t
 
 @dataclass(frozen=True)
 class Network:
-    """Who takes part in a run, with which run keys, and who is whose neighbour.
-
-    Attributes
-    ----------
-    present : tuple
-        The sites, sorted.
-    digest : bytes
-        Of the run, the roster and everyone's run keys.
-    degree, threshold : int
-        Neighbours of a site, and shares that open one of its secrets.
-    neighbours, holders : Mapping
-        By site; who holds its shares are its neighbours and itself.
-    """
+    """Who takes part in a run, with which run keys (their hash, with run and roster), and who is
+    whose neighbour. A site's neighbours and itself are the holders of its shares, of which
+    ``threshold`` open a secret."""
 
     present: tuple[str, ...]
     digest: bytes
-    degree: int
     threshold: int
     neighbours: Mapping[str, tuple[str, ...]]
     holders: Mapping[str, tuple[str, ...]]
@@ -121,14 +104,10 @@ class Network:
         degree, threshold = degree_for(len(present), roster.threshold)
         near = neighbours(present, hashed, degree)
         holders = {name: tuple(sorted((*near[name], name))) for name in present}
-        return cls(present, hashed, degree, threshold, near, holders)
+        return cls(present, hashed, threshold, near, holders)
 
     def view(self, number: int, members: bytes, question: bytes) -> bytes:
         """The hash of all that a site was told about a sum: run, number, who is in, the question.
-
-        Guarantees
-        ----------
-        * Masks are made from it: sites that were told different things do not cancel each other,
-          so a coordinator gains nothing by telling them so.
-        """
+        Masks are made from it: sites that were told different things do not cancel each other, so
+        a coordinator gains nothing by telling them so."""
         return digest("view", self.digest, number, members, hashlib.sha256(question).digest())

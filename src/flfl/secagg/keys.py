@@ -39,42 +39,23 @@ def digest(*parts: bytes | str | int) -> bytes:
 
 
 def expand(key: bytes, info: bytes) -> bytes:
-    """HKDF-Expand with SHA-256 (RFC 5869), 32 bytes: ``HMAC(key, info | 0x01)``.
-
-    Guarantees
-    ----------
-    * Different information gives unrelated keys; a derived key does not tell the key above it.
-    """
+    """HKDF-Expand with SHA-256 (RFC 5869), 32 bytes: ``HMAC(key, info | 0x01)``. Different
+    information gives unrelated keys; a derived key does not tell the key above it."""
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
 def draw(secret: bytes | None, size: int, *use: str | int) -> bytes:
-    """Random bytes for one use: the operating system's, or from one secret of a run.
-
-    Guarantees
-    ----------
-    * From a secret, the same use gives the same bytes, so that a site which was interrupted
-      answers again what it answered before; any other use gives unrelated bytes.
-    """
+    """Random bytes for one use: the operating system's, or from one secret of a run. From a secret
+    the same use gives the same bytes, so that a site which was interrupted answers again what it
+    answered before; any other use gives unrelated bytes."""
     if secret is None:
         return os.urandom(size)
     return hashlib.shake_256(pack([PROTOCOL, secret, *use])).digest(size)
 
 
 class Identity:
-    """A site's Ed25519 key. It signs, and never shows itself.
-
-    Attributes
-    ----------
-    public : bytes
-        The public key (32 bytes).
-    sign : callable
-        Takes the data, returns a signature of 64 bytes.
-
-    Guarantees
-    ----------
-    * Neither ``repr`` nor pickling gives the private key away.
-    """
+    """A site's Ed25519 key, by its ``public`` half (32 bytes) and by what it can ``sign`` (64
+    bytes). Neither ``repr`` nor pickling gives the private key away."""
 
     __slots__ = ("public", "sign")
 
@@ -113,15 +94,6 @@ class Roster:
         coordinator tells different sites makes them reveal both kinds of share of one.
     min_sites : int
         The fewest sites that a sum may cover, three or more.
-
-    Attributes
-    ----------
-    names : tuple
-        All sites, sorted.
-    position : Mapping
-        Where each site stands among them, from 0.
-    digest : bytes
-        All of this in 32 bytes.
 
     Guarantees
     ----------
@@ -171,13 +143,7 @@ class Roster:
             object.__setattr__(self, attribute, value)
 
     def verify(self, name: str, signature: bytes, data: bytes) -> None:
-        """Check that the site of that name signed the data.
-
-        Raises
-        ------
-        SecureSumError
-            For a site that is not in the roster or a signature that is not its own.
-        """
+        """Refuse a site that is not in the roster, and a signature that is not its own."""
         if name not in self._public:
             raise SecureSumError(f"{name!r} is not in the roster")
         try:
@@ -208,13 +174,8 @@ class Roster:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two keys that a site shares with one neighbour for one sum: for masks, for shares.
-
-    Guarantees
-    ----------
-    * Both ends have the same.
-    * :meth:`step` gives those of the next sum, from which these cannot be computed.
-    """
+    """Two keys that a site and its neighbour share for one sum: for masks, for shares. From those
+    of the next sum (:meth:`step`) these cannot be computed."""
 
     masks: bytes = field(repr=False)
     channel: bytes = field(repr=False)
@@ -234,15 +195,11 @@ class Pair:
 
 
 def agree(private: tuple[X25519PrivateKey, ...], public: bytes, salt: bytes, *about: str) -> Pair:
-    """The first keys of a pair, from one's own run keys and the other's public ones (64 bytes).
-
-    ``about`` is the same at both ends. Both keys of a site are for one run: the first for masks,
-    the second for shares.
-    """
+    """The first keys of a pair, from one's own run keys and the other's public ones (64 bytes): of
+    each site one for masks, one for shares. ``about`` is the same at both ends."""
     roots = []
-    for use, mine, theirs in zip(
-        ("masks", "shares"), private, (public[:32], public[32:]), strict=True
-    ):
+    uses = (("masks", private[0], public[:32]), ("shares", private[1], public[32:]))
+    for use, mine, theirs in uses:
         try:
             secret = mine.exchange(X25519PublicKey.from_public_bytes(theirs))
         except ValueError:

@@ -26,13 +26,9 @@ _NONCE = bytes(12)
 def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
     """``total += sum_s sign_s * PRG(seed_s)`` modulo 2^64, in place.
 
-    ``PRG`` is AES-256 in counter mode from zero, read as little-endian 64-bit words. A seed is
-    used for one stream only.
-
-    Guarantees
-    ----------
-    * The same seed gives the same stream on every machine; its opposite sign takes it off again.
-    * Without the seed the result is computationally indistinguishable from uniform words.
+    ``PRG`` is AES-256 in counter mode from zero, read as little-endian 64-bit words, the same on
+    every machine. A seed is used for one stream only; without it the result is computationally
+    indistinguishable from uniform words.
 
     Examples
     --------
@@ -57,14 +53,8 @@ def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
 
 
 def to_ring(values: NDArray[np.int64], n_sites: int) -> Words:
-    """A fresh copy of the numbers as elements of Z_2^64.
-
-    Raises
-    ------
-    OutOfRangeError
-        For a number beyond ``2^62 / n_sites``, with which a sum could wrap around. Nothing is
-        clipped.
-    """
+    """A fresh copy of the numbers as elements of Z_2^64. A number beyond ``2^62 / n_sites``, with
+    which a sum could wrap around, is refused; nothing is clipped."""
     limit = 2**62 // n_sites
     # Python integers: the absolute value of -2^63 does not fit its own type.
     if values.size and max(int(values.max()), -int(values.min())) > limit:
@@ -73,13 +63,8 @@ def to_ring(values: NDArray[np.int64], n_sites: int) -> Words:
 
 
 def from_ring(words: Words, n_terms: int, n_sites: int) -> NDArray[np.int64]:
-    """A sum of ``n_terms`` numbers, back from the ring.
-
-    Raises
-    ------
-    OutOfRangeError
-        For a sum that honest terms cannot give: a mask was left in it, or a site lied.
-    """
+    """A sum of ``n_terms`` numbers, back from the ring. One that honest terms cannot give is
+    refused: a mask was left in it, or a site lied."""
     values = words.view(np.int64)
     limit = n_terms * (2**62 // n_sites)
     if values.size and max(int(values.max()), -int(values.min())) > limit:

@@ -41,17 +41,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a site published about its secrets of one sum.
-
-    Attributes
-    ----------
-    boxes : Mapping
-        Encrypted shares, by the neighbour who can open them.
-    vault : bytes
-        Its pair seeds, under a key of which the neighbours hold shares.
-    self_mask, vault_key, pairs : bytes, bytes, Mapping
-        Commitments to its self-mask's secret, the vault's key and each pair seed.
-    """
+    """What a site published about its secrets of one sum: encrypted shares by the neighbour who
+    can open them; the vault, which is its pair seeds under a key of which the neighbours hold
+    shares; commitments to its self-mask's secret, to the vault's key and to each pair seed."""
 
     boxes: Mapping[str, bytes]
     vault: bytes
@@ -59,25 +51,11 @@ class Prepared:
     vault_key: bytes
     pairs: Mapping[str, bytes]
 
-    @classmethod
-    def read(cls, frame: Frame, network: Network) -> Prepared:
-        """From a site's message; refuses parts of a wrong length."""
-        mine, parts = network.neighbours[frame.site], frame.sections
-        lengths = (len(parts["boxes"]), len(parts["commitments"]), len(parts["vault"]))
-        if lengths != (len(mine), len(mine) + 2, 32 * len(mine) + 16):
-            raise SecureSumError(f"{frame.site}: wrong numbers of shares or commitments")
-        self_mask, vault_key, *pairs = parts["commitments"]
-        boxes = dict(zip(mine, parts["boxes"], strict=True))
-        return cls(boxes, parts["vault"], self_mask, vault_key, dict(zip(mine, pairs, strict=True)))
-
 
 @dataclass
 class _Sum:
-    """The sum under way.
-
-    ``selves`` and ``vaults`` are the shares that were revealed, by the site whose secret they
-    belong to and by their point.
-    """
+    """The sum under way. ``selves`` and ``vaults`` are the shares that were revealed, by the site
+    whose secret they belong to and by their point."""
 
     members: tuple[str, ...]
     prepared: Mapping[str, Prepared]
@@ -93,13 +71,6 @@ class _Sum:
 
 class SecureServer:
     """Carries masked numbers and shares between sites, and opens sums.
-
-    Parameters
-    ----------
-    roster : Roster
-        The sites that the operators agreed on.
-    run : str
-        Names the run in every message.
 
     Attributes
     ----------
@@ -125,7 +96,7 @@ class SecureServer:
         self._waiting: set[str] = set()
         self._got: dict[str, Any] = {}
         # Before the first sum nobody is in the run, and there is nothing to add up.
-        self._network = Network((), b"", 0, 0, {}, {})
+        self._network = Network((), b"", 0, {}, {})
         self._sum = _Sum((), {}, b"", "", False)
         self._prepared: Mapping[str, Prepared] = {}
 
@@ -183,13 +154,8 @@ class SecureServer:
         return self._advance()
 
     def absent(self, site: str) -> list[Envelope] | Outcome:
-        """A site is gone for good; returns what to send now, or the sum that this finishes.
-
-        Raises
-        ------
-        BelowThresholdError
-            When too few are left; the run is over.
-        """
+        """A site is gone for good; returns what to send now, or the sum that this finishes. When
+        too few are left, the run is over."""
         if site not in self._roster.keys:
             raise SecureSumError(f"{site!r} is not in the roster")
         self.sites = tuple(name for name in self.sites if name != site)
@@ -222,47 +188,48 @@ class SecureServer:
 
     def _take_shares(self, frame: Frame) -> Prepared:
         """The shares that a site reveals, and what it published for the next sum."""
-        prepared, sum_ = Prepared.read(frame, self._network), self._sum
+        mine, parts, sum_ = self._network.neighbours[frame.site], frame.sections, self._sum
+        lengths = (len(parts["boxes"]), len(parts["commitments"]), len(parts["vault"]))
+        if lengths != (len(mine), len(mine) + 2, 32 * len(mine) + 16):
+            raise SecureSumError(f"{frame.site}: wrong numbers of shares or commitments")
         if frame.kind == "unmask":
             held = [name for name in self._network.holders[frame.site] if name in sum_.members]
             kept = [name for name in held if name in sum_.survivors]
             lost = [name for name in held if name not in sum_.survivors]
-            selves, vaults = frame.sections["selves"], frame.sections["vaults"]
+            selves, vaults = parts["selves"], parts["vaults"]
             if (len(selves), len(vaults)) != (len(kept), len(lost)):
                 raise SecureSumError(f"{frame.site}: reveals another number of shares than asked")
             point = self._roster.position[frame.site] + 1
             for names, shares, store in ((kept, selves, sum_.selves), (lost, vaults, sum_.vaults)):
                 for name, share in zip(names, shares, strict=True):
                     store.setdefault(name, {})[point] = share
-        return prepared
+        self_mask, vault_key, *seeds = parts["commitments"]
+        boxes, pairs = (dict(zip(mine, each, strict=True)) for each in (parts["boxes"], seeds))
+        return Prepared(boxes, parts["vault"], self_mask, vault_key, pairs)
 
     def _advance(self) -> list[Envelope] | Outcome:
         """Go on when everyone who was asked has answered or is gone."""
         if self._waiting:
             return []
-        try:
-            self._roster.enough(len(self._got))
-            return self._next_phase(self._got, self._sum)
-        except Exception:
-            self.phase = "failed"
-            raise
-
-    def _next_phase(self, got: dict[str, Any], sum_: _Sum) -> list[Envelope] | Outcome:
-        match self.phase:
+        got, sum_, roster = self._got, self._sum, self._roster
+        phase, self.phase = self.phase, "failed"  # and so it stays when any of this fails
+        roster.enough(len(got))
+        body: dict[str, Any] = {}
+        match phase:
             case "keys":
                 keys = {name: public for name, (_, public) in got.items()}
-                self._network = Network.of(self._roster, self._run, keys)
-                body: dict[str, Any] = {"keys": [got[name][0] for name in self._network.present]}
+                self._network = Network.of(roster, self._run, keys)
+                body["keys"] = [got[name][0] for name in sorted(got)]
                 envelopes = self._send("shares", "bundle", dict.fromkeys(sorted(got), body))
                 self._number = 1
                 return envelopes
             case "masked":
                 sum_.survivors = tuple(sorted(got))
-                lost = ", ".join(sorted(set(sum_.members) - set(sum_.survivors)))
-                body = {"survivors": self._roster.pack(sum_.survivors), "consents": []}
-                if not lost:
+                body |= {"survivors": roster.pack(got), "consents": []}
+                if sum_.survivors == sum_.members:
                     return self._send("unmask", "reveal", dict.fromkeys(sum_.survivors, body))
                 if sum_.whole:
+                    lost = ", ".join(sorted(set(sum_.members) - set(got)))
                     raise BelowThresholdError(
                         f"{lost} left during {sum_.label!r}, which is opened for all sites or for"
                         " none: the run stops, and the sum stays hidden. Run again when all are"
@@ -270,10 +237,10 @@ class SecureServer:
                     )
                 return self._send("consent", "agree", dict.fromkeys(sum_.survivors, body))
             case "consent":
-                consents = [got[name] for name in sorted(got)[: self._roster.threshold]]
-                body = {"survivors": self._roster.pack(sum_.survivors), "consents": consents}
+                consents = [got[name] for name in sorted(got)[: roster.threshold]]
+                body |= {"survivors": roster.pack(sum_.survivors), "consents": consents}
                 return self._send("unmask", "reveal", dict.fromkeys(sorted(got), body))
-        outcome = self._opened(sum_) if self.phase == "unmask" else None
+        outcome = self._opened(sum_) if phase == "unmask" else None
         self._number += outcome is not None
         self.phase, self._prepared = "ready", got
         return outcome or []

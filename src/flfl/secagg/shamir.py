@@ -25,11 +25,8 @@ def split(
     The secret is the value at 0 of a random polynomial of degree ``threshold - 1``, made from
     ``noise``: :data:`NOISE_BYTES` for each degree, the operating system's where none are given.
 
-    Guarantees
-    ----------
-    * Any ``threshold`` shares give the secret back (:func:`join`).
-    * Fewer are independent of the secret: for every other secret there are as many polynomials
-      through them.
+    Any ``threshold`` shares give the secret back (:func:`join`). Fewer are independent of it: for
+    every other secret there are as many polynomials through them.
 
     Examples
     --------
@@ -79,13 +76,8 @@ def weights_at_zero(points: tuple[int, ...]) -> list[int]:
 
 
 def join(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """The secret, from the first ``threshold`` of the shares by point.
-
-    Raises
-    ------
-    SecureSumError
-        With fewer shares, or where they do not belong to a secret of 32 bytes.
-    """
+    """The secret, from the first ``threshold`` of the shares by point; refuses fewer, and shares
+    that do not belong to a secret of 32 bytes."""
     if len(shares) < threshold:
         raise SecureSumError(f"{len(shares)} shares do not make a secret shared by {threshold}")
     points = tuple(sorted(shares)[:threshold])

@@ -71,13 +71,8 @@ def encode(frame: Frame, identity: Identity | None = None, roster: Roster | None
 
 
 def decode(data: bytes, roster: Roster | None = None) -> Frame:
-    """A message of the right form; with a roster, one that the site it names has signed.
-
-    Raises
-    ------
-    SecureSumError
-        For anything else.
-    """
+    """A message of the right form; with a roster, one that the site it names has signed. Anything
+    else is refused."""
     try:
         signature, body = unwrap(FORM, VERSION, data)
         kind, run, number, site, label, sections = unpack(body)
