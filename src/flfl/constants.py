@@ -11,6 +11,111 @@ in periods (days, years), never in slots.
 
 # --- finish at home (ensemble) --------------------------------------------------------------------
 
+# Chosen on D1_beijing_co, D2_sst_70x1733, D3_beijing_pm25 and D4_chongqing_so2 at rates 0.1, 0.5
+# and 0.9, scattered and in blocks (docs/decisions/0008), unless said otherwise. Hours become slots
+# by the table's step, and count as slots where a slot is longer than an hour.
+
+HELD_OUT, MOST_HELD_OUT, ENOUGH_HELD_OUT = 0.05, 0.15, 1500
+"""Share of an owner's readings that is held out to judge by; the most that a small owner holds out,
+to have so many."""
+LONGEST_HELD_OUT_HOURS = 48
+"""Longest run that is hidden: a few very long ones would be a noisy hold-out."""
+SILENT_SHARE, SILENT_HOURS = 0.9, 24
+"""A site is silent when this share of its sensors is, for more than so long: shorter is chance."""
+DISTANCE_EDGES = (1, 2, 3, 5, 8, 12, 20, 40)
+"""Upper edges of the classes of distance to the nearest reading, in readings not made."""
+
+KERNELS = (
+    *((length, 0.5) for length in (2.0, 8.0, 32.0)),
+    *((length, 1.5) for length in (1.5, 3.0, 6.0, 12.0, 24.0)),
+    *((length, 2.5) for length in (1.5, 3.0, 6.0, 12.0)),
+)
+"""Matern kernels (length relative to a slot, smoothness) whose mixture describes a sensor."""
+KERNEL_REACH, KERNEL_LAGS = 300, 48
+"""Slots from which on two readings are unrelated, and lags at which autocorrelation is measured."""
+KERNEL_SHRINK, KERNEL_CLIP, KRIGE_NUGGET = 200.0, 5.0, 0.003
+"""Pairs for which the pooled curve counts; deviations beyond which a reading is clipped; a relative
+noise that keeps the equations solvable."""
+FADE_HOURS = 24.0
+"""Time after which a sensor's last residual is forgotten, where none follows."""
+SPIKE_DEVIATIONS, SPIKE_RISE, SPIKE_PEAKS = 7.0, 0.3, 0.2
+"""Robust deviations of a spike; the share of it by which a neighbour of a real peak has risen; the
+share of real peaks among all that stand out from which on they are believed (D4, and D1 to D4 with
+1 % of the readings multiplied by ten)."""
+SITE_STEPS, SITE_STEPS_SHORT, SITE_LONG = 6, 12, 3000
+"""Steps of the joint model of a site; of one with fewer slots than the third, where they are cheap
+and noise is learned slowly."""
+SITE_FACTOR, SITE_CHUNK, SITE_OVERLAP = 2.5, 64, 12
+"""How far such a step overshoots, and the pieces of a series that run side by side (for speed)."""
+
+PERSONAL_STEPS, PERSONAL_FACTOR = 5, 3.0
+"""Smoothing passes of the personal model, and how far each refit overshoots: plain steps of
+expectation maximisation are short."""
+PERSONAL_MANY, PERSONAL_FEW_STEPS = 4, 3
+"""An owner of fewer sensors refits its loadings without own states only so often, and plainly."""
+PERSONAL_LEAST_NOISE, PERSONAL_MOST_MEMORY = 2e-3, 0.995
+"""Least noise of a sensor relative to its mean square, and the longest memory of its own state."""
+PERSONAL_MEMORY, PERSONAL_SLOW = 0.8, 0.7
+"""At the start: memory of a sensor's own state, and its share of what the factors leave open."""
+PULL_REACH = 6
+"""Slots to either side to which the pull of a reading on the curve is followed."""
+
+TREES, TREE_LEAVES, TREE_RATE, TREE_LEAST_IN_LEAF = 80, 15, 0.12, 40
+"""Size of the boosted model: larger ones gain nothing and cost more."""
+TREE_ROWS, TREE_LEAST_ROWS = 700, 1500
+"""Rows for each sensor on which trees are trained, and the fewest of a site."""
+TREE_FAR = 100.0
+"""Slots beyond which a neighbour is just far."""
+
+NEAR_WEIGHTS = {
+    "pchip": 0.1,
+    "kriged": 0.1,
+    "site": 0.1,
+    "factors": 0.05,
+    "shared": 0.4,
+    "shared+pchip": 0.4,
+    "factors+site": 0.2,
+    "site+pchip": 0.05,
+    "boosted": 0.8,
+}
+FAR_WEIGHTS = {
+    "kriged": 0.05,
+    "site": 0.1,
+    "factors": 0.5,
+    "shared": 0.3,
+    "shared+pchip": 0.06,
+    "factors+site": 0.1,
+    "boosted": 0.15,
+}
+"""Relative weights of the candidates next to a reading and far from any, before an own one says
+otherwise."""
+WEIGHT_POWER, WEIGHT_SHRINK = 3.0, 0.25
+"""How much less a candidate weighs for its mean squared error, and how far a class of distance
+borrows from the others to know it."""
+COMMON_STRENGTH, CLASS_STRENGTH = 20.0, 100.0
+"""Independent held-out readings that weigh as much as the defaults, and as the common weights."""
+SITE_STRENGTH, SENSOR_STRENGTH = 20.0, 40.0
+"""The same for the step from all classes to the site's own, and from the site to a sensor."""
+CLASS_LEAST = 60.0
+"""Held-out readings that a class of distance needs; classes with fewer are judged together."""
+ERROR_KNEE, ERROR_LEAST_KNEE, ERROR_FARTHEST = 0.2, 1e-3, 5.0
+"""Errors below this share of the mean absolute error count as squares, above as absolutes; an error
+counts for so many spreads at the most."""
+HALF_HOURS = 48
+"""Length of one half when held-out readings are judged by weights from the other half."""
+
+SNAP_WIDTHS, SNAP_RMSE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), 1.001
+"""How near to a multiple of the resolution a value must be to be moved there, and by how much that
+may raise the root mean square error."""
+RESOLUTION_STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
+RESOLUTION_SHARE = 0.98
+"""Resolutions to look for, relative to the readings' spread, and the share that must fit."""
+
+QUANTILE_LEAST = 150
+"""Held-out readings that a quantile needs; a class of distance with fewer borrows."""
+QUANTILE_UNKNOWN = 3.0
+"""Mean deviations to either side where too few errors tell of a quantile."""
+
 # --- recovery, self-test, evaluation --------------------------------------------------------------
 
 # --- reading tables (io) --------------------------------------------------------------------------

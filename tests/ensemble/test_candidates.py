@@ -1,12 +1,12 @@
 """Candidates: none sees the reading it estimates; spikes; the boosted one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from flfl.ensemble import boosting as trees
+from flfl.ensemble import boosting, personal
 from flfl.ensemble import candidates as local
-from flfl.ensemble import personal
-from flfl.ensemble.interpolators import Neighbours
 from flfl.ensemble.personal import Curve, Shared
 from flfl.model import kalman_em
 from flfl.model.state_space import Dynamics
@@ -146,7 +146,7 @@ def test_what_a_reading_does_to_the_curve_beside_it_is_taken_back(site):
         both = curve, Curve(curve.mean, curve.loo, curve.loo_var, 0 * curve.fall)
         for one in both:
             made = local.candidates(Y, J, one, plain, (DYNAMICS, DYNAMICS))
-            seen.append([*made.near_residual.value[:, 0, 140], *made.slopes[:, 0, 140]])
+            seen.append([*made.near_residual.value[:, :, 0, 140].ravel(), *made.slopes[:, 0, 140]])
     told, untold = (np.abs(np.subtract(seen[n + 2], seen[n])).max() for n in (0, 1))
     # Without knowing how the pull falls off, trees would read the reading from its neighbours.
     assert told < 0.03 < 0.05 < untold
@@ -164,7 +164,7 @@ def boost(site, rng, Y=None):
     bases = (fit.values[0] + 1.0, final.values[0] + 1.0)  # a bias to be learned
     masks = (J & ~held, held, ~J)
     phase = np.arange(300) % 24
-    return bases, masks, local.boosted(fit, final, bases, Y, masks, phase, rng)
+    return bases, masks, boosting.correct(fit, final, bases, Y, masks, phase, rng)
 
 
 def test_boosting_corrects_its_base_and_nothing_else(site):
@@ -183,38 +183,24 @@ def test_boosting_learns_nothing_from_what_is_held_out(site):
     np.testing.assert_array_equal(one[held], two[held])
 
 
-def test_a_neighbour_that_never_exists_does_not_break_the_trees():
-    X = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
-    X[:, 1] = np.nan
-    model = trees.fit_boosted(X, X[:, 0].astype(float))
-    assert np.isfinite(model.predict(X)).all()
-
-
-def test_training_rows_are_known_entries_drawn_once(site):
-    J = site[1]
-    rows, slots = trees.training_rows(J, np.random.default_rng(0), 50)
-    assert len(rows) == len({*zip(rows.tolist(), slots.tolist(), strict=True)}) == 50
-    assert J[rows, slots].all()
-    assert len(trees.training_rows(J, np.random.default_rng(0), 10**6)[0]) == J.sum()
-
-
-def test_features_are_relative_to_the_base():
-    shape = (2, 10)
+def test_a_neighbour_that_never_exists_does_not_break_the_trees(site):
+    """One reading for each sensor: none has a neighbour."""
+    Y, J, shared, _ = site
+    J[:] = np.arange(300) == 7
+    made = made_of(Y, J, shared)
+    bases, masks = (made.values[0], made.values[0]), (J, ~J, ~J)
     rng = np.random.default_rng(0)
-    near = Neighbours(rng.standard_normal((4, *shape)), rng.integers(1, 5, (4, *shape)) * 1.0)
-
-    def table(shift):
-        evidence = trees.Evidence(
-            np.full(shape, shift), np.ones((1, *shape)) + shift,
-            Neighbours(near.value + shift, near.distance), np.ones((1, *shape)),
-            np.zeros((2, *shape)), np.zeros(10, int), np.zeros((4, *shape)),
-        )  # fmt: skip
-        return trees.features(evidence, np.array([0, 1]), np.array([0, 9]))
-
-    differ = (np.abs(table(0.0) - table(3.0)) > 1e-5).any(axis=0)
-    assert differ.sum() == 1  # the base itself
+    out = boosting.correct(made, made, bases, Y, masks, np.zeros(300, int), rng)
+    assert np.isfinite(out).all()
 
 
-def test_phase_follows_elapsed_time():
-    assert local.phase(np.array([0.0, 23.0, 24.0, 49.0]), 24).tolist() == [0, 23, 0, 1]
-    assert local.phase(np.arange(3.0), 0).tolist() == [0, 0, 0]
+def test_features_are_relative_to_the_base(site):
+    """Only the base itself changes when everything is higher."""
+    Y, J, shared, _ = site
+    made, at = made_of(Y, J, shared), (np.array([0, 1]), np.array([30, 90]))
+    near = replace(made.near, value=made.near.value + 3.0)
+    higher = replace(made, values=made.values + 3.0, near=near)
+    base, phase = made.values[0], np.zeros(300, int)
+    tables = [boosting.features(c, b, phase, at) for c, b in ((made, base), (higher, base + 3.0))]
+    differ = (np.abs(np.nan_to_num(tables[0] - tables[1])) > 1e-4).any(axis=0)
+    assert differ.sum() == 1

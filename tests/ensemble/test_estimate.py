@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flfl.ensemble import estimate, personal
-from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Home, Units
+from flfl.ensemble.holdout import draw_holdout
 from flfl.model.state_space import Dynamics
 
 
@@ -26,9 +26,9 @@ def home(seed=0, m=3, N=400, noise=0.3, known=0.6):
     )
     units = Units("none", np.full((m, N), 5.0), 1.0)
     guess = np.zeros((m, N))
-    held = estimate.draw(J, rng)
+    held = draw_holdout(J, rng)
     raw = np.where(J, truth, np.nan)
-    made = Home(raw, J, held, units, units, guess, phase(np.arange(N), 24), False, 0.9)
+    made = Home(raw, J, held, units, units, guess, np.arange(N) % 24, False, 0.9)
     return made, shared, truth
 
 

@@ -8,6 +8,11 @@ from flfl.ensemble import intervals
 SIZE = 4
 
 
+def calibrate(features, error, bins, size, level=0.9, worth=None):
+    worth = np.ones(len(error)) if worth is None else worth
+    return intervals.calibrate(features, error, bins, size, level=level, worth=worth)
+
+
 def draw(rng, n, noise):
     """Features, errors whose spread follows the first feature, and bins."""
     features = np.stack([rng.uniform(0.2, 3, n), rng.uniform(0, 1, n), np.ones(n)])
@@ -17,7 +22,7 @@ def draw(rng, n, noise):
 
 def coverage(noise, level=0.9, seed=0):
     rng = np.random.default_rng(seed)
-    calibration = intervals.calibrate(*draw(rng, 4000, lambda n: noise(rng, n)), SIZE, level=level)
+    calibration = calibrate(*draw(rng, 4000, lambda n: noise(rng, n)), SIZE, level=level)
     features, error, bins = draw(rng, 20_000, lambda n: noise(rng, n))
     low, high = intervals.interval(np.zeros(20_000), features, bins, calibration)
     return low, high, error, bins
@@ -64,12 +69,12 @@ def test_a_bin_with_few_entries_borrows_from_the_next():
     rng = np.random.default_rng(0)
     e = np.r_[rng.standard_normal(1000), 50.0]
     bins = np.r_[np.zeros(1000, int), 1]
-    c = intervals.calibrate(np.ones((1, 1001)), e, bins, 3)
+    c = calibrate(np.ones((1, 1001)), e, bins, 3)
     np.testing.assert_allclose(c.upper[1:], c.upper[0], rtol=0.05)
 
 
 def test_nothing_held_out_gives_wide_finite_intervals():
-    c = intervals.calibrate(np.ones((2, 0)), np.zeros(0), np.zeros(0, int), 3)
+    c = calibrate(np.ones((2, 0)), np.zeros(0), np.zeros(0, int), 3)
     low, high = intervals.interval(np.zeros(1), np.ones((2, 1)), np.array([2]), c)
     assert (low[0], high[0]) == (-3, 3)
 
@@ -83,24 +88,17 @@ def test_scale_coefficients_are_not_negative():
 def test_errors_that_come_in_runs_are_worth_less():
     """Coverage over many draws of 12 runs of 16 equal errors: too low if they count as 192."""
     rng = np.random.default_rng(0)
-    inside = {None: [], 16.0: []}
+    inside = {1.0: [], 0.25: []}
     for _ in range(100):
         e = np.repeat(rng.standard_normal(12), 16)
-        for length, seen in inside.items():
-            runs = None if length is None else np.full(192, length)
-            c = intervals.calibrate(np.ones((1, 192)), e, np.zeros(192, int), 1, runs=runs)
+        for worth, seen in inside.items():
+            near, weight = np.zeros(192, int), np.full(192, worth)
+            c = calibrate(np.ones((1, 192)), e, near, 1, worth=weight)
             new = rng.standard_normal(2000) / c.coefficients[0]
             seen.append(np.mean((c.lower[0] <= new) & (new <= c.upper[0])))
-    told, untold = np.mean(inside[16.0]), np.mean(inside[None])
+    told, untold = np.mean(inside[0.25]), np.mean(inside[1.0])
     assert untold < told
     assert abs(told - 0.9) < abs(untold - 0.9)
-
-
-def test_runs_of_one_change_nothing():
-    e = np.random.default_rng(0).standard_normal(500)
-    given = [np.ones((1, 500)), e, np.zeros(500, int), 1]
-    one, two = intervals.calibrate(*given), intervals.calibrate(*given, runs=np.ones(500))
-    assert (one.lower, one.upper) == (two.lower, two.upper)
 
 
 @pytest.mark.parametrize("n", [2, 5, 12])
@@ -110,7 +108,7 @@ def test_a_handful_of_errors_does_not_make_narrow_intervals(n):
     for seed in range(200):
         rng = np.random.default_rng(seed)
         error, more = rng.standard_normal(n), rng.standard_normal(50)
-        c = intervals.calibrate(np.ones((1, n)), error, np.zeros(n, int), 1)
+        c = calibrate(np.ones((1, n)), error, np.zeros(n, int), 1)
         low, high = intervals.interval(np.zeros(1), np.ones((1, 1)), np.zeros(1, int), c)
         inside.append(((low < more) & (more < high)).mean())
     assert np.mean(inside) > 0.88

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flfl.constants import PULL_REACH
 from flfl.ensemble import personal
 from flfl.ensemble.personal import Fit, Shared
 from flfl.model.state_space import Dynamics
@@ -24,14 +25,15 @@ def draw(seed, N=22, k=2, m=3, own_states=True):
     fit = personal.first_fit(shared, own_states)
     if own_states:
         C = rng.standard_normal((m, m))
-        fit = Fit(P, rng.uniform(0.1, 1, m), rng.uniform(0, 0.9, m), C @ C.T / m + 0.1 * np.eye(m))
+        c, a = rng.uniform(0.1, 1, m), rng.uniform(0, 0.9, m)
+        fit = Fit(fit.L, c, a, C @ C.T / m + 0.1 * np.eye(m))
     return Y, J, shared, fit
 
 
 def dense(Y, J, shared, fit):
     """Curves by conditioning the whole path of factors and own states on everything."""
-    N, (m, k) = Y.shape[1], fit.p.shape
-    n = len(fit.a)
+    (m, N), n = Y.shape, len(fit.a)
+    k = fit.L.shape[1] - n
     A, S = np.zeros((k + n, k + n)), np.zeros((k + n, k + n))
     A[:k, :k], A[k:, k:] = shared.dynamics.A, np.diag(fit.a)
     S[:k, :k], S[k:, k:] = shared.dynamics.S, fit.S
@@ -44,7 +46,7 @@ def dense(Y, J, shared, fit):
                 rows.append(np.concatenate([np.sqrt(lam) * u, np.zeros(n)]))
                 slots.append(t)
                 values.append(u @ shared.vector[t] / np.sqrt(lam))
-    L = fit.rows
+    L = fit.L
     i, t = np.nonzero(J)
     H = rows_of(
         np.array([*slots, *t]), np.concatenate([np.array(rows).reshape(-1, k + n), L[i]]), N
@@ -95,14 +97,14 @@ def test_readings_that_are_not_used_change_nothing():
 def test_the_pull_falls_off_as_the_curve_says():
     """One reading is moved: its neighbours' curve moves by the share that is told."""
     Y, J, shared, fit = draw(3, N=40, k=1, m=1)
-    fit = Fit(np.zeros((1, 1)), fit.c, fit.a, fit.S)  # one state: chaining is exact
+    fit = Fit(np.array([[0.0, 1.0]]), fit.c, fit.a, fit.S)  # one state: chaining is exact
     J[0, 20] = True
     before, _ = personal.finish(Y, J, shared, fit, steps=1)
     moved = Y.copy()
     moved[0, 20] += 1.0
     after, _ = personal.finish(moved, J, shared, fit, steps=1)
     change = (after.mean - before.mean)[0]
-    around = np.arange(-personal.REACH, personal.REACH + 1)
+    around = np.arange(-PULL_REACH, PULL_REACH + 1)
     np.testing.assert_allclose(change[20 + around] / change[20], before.fall[0, 20], atol=1e-5)
 
 

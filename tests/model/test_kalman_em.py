@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from flfl.ensemble.site_kalman import estimate_site
+from flfl.ensemble.candidates import estimate_site
 from flfl.model import kalman_em as ke
 
 
@@ -149,20 +149,20 @@ def test_a_series_needs_two_slots():
         ke.fit_kalman_em(np.ones((1, 1)), np.ones((1, 1), bool))
 
 
-def test_site_head_does_not_depend_on_the_unit(case):
+def test_the_site_model_does_not_depend_on_the_unit(case):
     Y, J, _ = case
-    one, dyn = estimate_site(Y, J)
-    ten, dyn_ten = estimate_site(10 * Y, J)
-    np.testing.assert_allclose(ten.loo_mean, 10 * one.loo_mean, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(ten.loo_var, 100 * one.loo_var, rtol=1e-6)
+    _, one, one_var, dyn = estimate_site(Y, J)
+    _, ten, ten_var, dyn_ten = estimate_site(10 * Y, J)
+    np.testing.assert_allclose(ten, 10 * one, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(ten_var, 100 * one_var, rtol=1e-6)
     np.testing.assert_allclose(dyn_ten.S, dyn.in_units(10).S, rtol=1e-6)
 
 
 def test_learned_dynamics_can_be_used_again(case):
     Y, J, _ = case
-    first, dyn = estimate_site(Y, J)
-    again, same = estimate_site(Y, J, dyn)
-    np.testing.assert_allclose(again.loo_mean, first.loo_mean, atol=1e-9)
+    _, first, _, dyn = estimate_site(Y, J)
+    _, again, _, same = estimate_site(Y, J, dyn)
+    np.testing.assert_allclose(again, first, atol=1e-9)
     np.testing.assert_allclose(same.A, dyn.A)
 
 
@@ -170,6 +170,6 @@ def test_sensors_of_a_site_help_each_other():
     rng = np.random.default_rng(3)
     R = rng.standard_normal((1, 500)) + 0.1 * rng.standard_normal((4, 500))
     J = rng.random(R.shape) < 0.7
-    together = np.abs(estimate_site(R, J)[0].loo_mean - R)[J].mean()
-    alone = np.abs(estimate_site(R[:1], J[:1])[0].loo_mean - R[:1])[J[:1]].mean()
+    together = np.abs(estimate_site(R, J)[1] - R)[J].mean()
+    alone = np.abs(estimate_site(R[:1], J[:1])[1] - R[:1])[J[:1]].mean()
     assert together < 0.4 * alone

@@ -6,127 +6,107 @@ what they will meet in the gaps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-from flfl.ensemble.interpolators import Neighbours
+from flfl import constants
+from flfl.ensemble.candidates import LEAVE_ONE_OUT, NAMES, Candidates
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Table = NDArray[np.float32]
-
-TREES, LEAVES, RATE = 80, 15, 0.12
-LEAST_IN_LEAF = 40
-FAR = 100.0
-"""Slots beyond which a neighbour is just far."""
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """All that is known about every entry without that entry itself, (M, N) unless said otherwise.
-
-    Attributes
-    ----------
-    base : the estimate to correct
-    candidates : (C, M, N) other estimates in the same units
-    near : the neighbouring readings
-    deviations : (D, M, N) standard deviations of candidates
-    slopes : (2, M, N) how the shared curve rises to the slot and from it
-    phase : (N,) hour or month
-    near_curve : (2 * depth, M, N) the shared curve plus the neighbours' residuals, minus the base
-    """
-
-    base: Array
-    candidates: Array
-    near: Neighbours
-    deviations: Array
-    slopes: Array
-    phase: Index
-    near_curve: Array
-
-
-def features(evidence: Evidence, rows: Index, slots: Index) -> Table:
-    """Feature table of the entries (rows, slots), all relative to the base: trees see differences.
+def features(c: Candidates, base: Array, phase: Index, at: tuple[Index, Index]) -> NDArray:
+    """Feature table of the entries ``at``, all relative to the base: trees see differences.
 
     Columns: candidates - base, neighbouring readings - base (NaN where absent), their distances,
-    log deviations, the shared curve's slopes before and after, base, phase, sensor, near_curve.
+    log deviations, the shared curve's slopes before and after, base, phase, sensor, the shared
+    curve with the neighbours' residuals - base.
 
-    Examples
-    --------
-    >>> from flfl.ensemble.interpolators import neighbours
-    >>> Y, J = np.arange(6.0)[None], np.ones((1, 6), bool)
-    >>> near = neighbours(Y, J, 1)
-    >>> rise = np.ones((2, 1, 6))
-    >>> e = Evidence(Y, Y[None] + 1, near, Y[None] + 1, rise, np.arange(6), np.zeros((0, 1, 6)))
-    >>> features(e, np.array([0]), np.array([2])).round(2)
-    array([[ 1. , -1. ,  1. ,  1. ,  1. ,  1.1,  1. ,  1. ,  2. ,  2. ,  0. ]],
-          dtype=float32)
+    Parameters
+    ----------
+    base : (M, N) array
+        The estimate to correct.
+    phase : (N,) array
+        Hour or month.
+    at : pair of (n,) arrays
+        Rows and slots of the entries.
     """
-    at = (slice(None), rows, slots)
-    base = evidence.base[rows, slots]
-    distance = evidence.near.distance[at]
+    rows, slots = at
+    b = base[rows, slots]
+    value, distance, residual = (
+        x.reshape(-1, *base.shape)[:, rows, slots]
+        for x in (c.near.value, c.near.distance, c.near_residual.value)
+    )
     table = np.concatenate(
         [
-            evidence.candidates[at] - base,
-            np.where(np.isfinite(distance), evidence.near.value[at] - base, np.nan),
-            np.minimum(distance, FAR),
-            np.log(np.maximum(evidence.deviations[at], 1e-6)),
-            evidence.slopes[at],
-            [base, evidence.phase[slots], rows],
-            evidence.near_curve[at],
+            c.values[: len(LEAVE_ONE_OUT), rows, slots] - b,
+            np.where(np.isfinite(distance), value - b, np.nan),
+            np.minimum(distance, constants.TREE_FAR),
+            np.log(np.maximum(c.deviations[:, rows, slots], 1e-6)),
+            c.slopes[:, rows, slots],
+            [b, phase[slots], rows],
+            residual + c.values[NAMES.index("shared"), rows, slots] - b,
         ]
     )
     return table.T.astype(np.float32, order="C")
 
 
-def training_rows(J: Mask, rng: np.random.Generator, most: int) -> tuple[Index, Index]:
-    """At most ``most`` known entries, drawn without replacement: their rows and slots.
+def correct(
+    fit: Candidates,
+    final: Candidates,
+    bases: tuple[Array, Array],
+    Y: Array,
+    masks: tuple[Mask, Mask, Mask],
+    phase: Index,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Corrected bases of a site, (M, N) each: the first at hold-out entries, the second at gaps.
 
-    Examples
-    --------
-    >>> rows, slots = training_rows(np.array([[True, False, True]]), np.random.default_rng(0), 1)
-    >>> len(rows), bool(slots[0] != 1)
-    (1, True)
-    """
-    flat = np.flatnonzero(J)
-    if len(flat) > most:
-        flat = np.sort(rng.choice(flat, most, replace=False))
-    rows, slots = np.unravel_index(flat, J.shape)
-    return rows, slots
+    Elsewhere they stay as they are. Trained on the train entries only, each without itself, so
+    that hold-out errors are honest. Absolute error: its minimiser is the median, which a monotone
+    back-transform keeps.
 
-
-def fit_boosted(X: Table, target: Array) -> HistGradientBoostingRegressor:
-    """Trees for ``target = y - base``.
-
-    Absolute error: its minimiser is the median, which a monotone back-transform keeps.
-
-    Examples
-    --------
-    >>> X = np.linspace(0, 1, 400, dtype=np.float32)[:, None]
-    >>> model = fit_boosted(X, (X[:, 0] > 0.5) * 1.0)
-    >>> model.predict(X[[0, -1]]).round(1) + 0.0
-    array([0., 1.])
+    Parameters
+    ----------
+    fit, final : Candidates
+        Without and with the hold-out entries.
+    bases : pair of (M, N) arrays
+        The estimate to correct, for each of them.
+    Y : (M, N) array
+        Readings.
+    masks : three (M, N) arrays
+        Train entries, hold-out entries, gaps.
+    phase : (N,) array
+        Hour or month.
     """
     # Large: a site loads it when a run comes to its trees, and only then.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
+    train, held, gaps = masks
+    flat = np.flatnonzero(train)
+    most = max(constants.TREE_ROWS * len(Y), constants.TREE_LEAST_ROWS)
+    if len(flat) > most:
+        flat = np.sort(rng.choice(flat, most, replace=False))
+    at = np.unravel_index(flat, train.shape)
+    X = features(fit, bases[0], phase, at)  # type: ignore[arg-type]
     model = HistGradientBoostingRegressor(
         loss="absolute_error",
-        max_iter=TREES,
-        max_leaf_nodes=LEAVES,
-        learning_rate=RATE,
-        min_samples_leaf=min(LEAST_IN_LEAF, max(len(X) // 20, 1)),
+        max_iter=constants.TREES,
+        max_leaf_nodes=constants.TREE_LEAVES,
+        learning_rate=constants.TREE_RATE,
+        min_samples_leaf=min(constants.TREE_LEAST_IN_LEAF, max(len(X) // 20, 1)),
         l2_regularization=1.0,
         early_stopping=False,
         random_state=0,
     )
     # a neighbour that no training row has: the trees take a constant, but not a column of NaN
     nothing = np.isnan(X).all(axis=0)
-    return model.fit(np.where(nothing, np.float32(0.0), X), target)
+    model.fit(np.where(nothing, np.float32(0.0), X), Y[at] - bases[0][at])
+    corrected = bases[0].copy(), bases[1].copy()
+    for out, c, base, mask in zip(corrected, (fit, final), bases, (held, gaps), strict=True):
+        rows, slots = np.nonzero(mask)
+        if len(rows):
+            out[rows, slots] += model.predict(features(c, base, phase, (rows, slots)))
+    return corrected

@@ -1,59 +1,32 @@
-"""Hold-out that imitates a table's own gaps, and the classes of distance by which it is judged."""
+"""Hold-out that imitates a table's own gaps."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from flfl import constants
+
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-EDGES: tuple[float, ...] = (1, 2, 3, 5, 8, 12, 20, 40)
-"""Upper edges of the bins of distance to the nearest observation, in slots."""
-LONGEST = 48
-"""Slots in the longest run that is hidden: a few very long ones would be a noisy hold-out, and
-beyond that the distance no longer matters."""
-TOGETHER = 0.9
-"""Share of a site's sensors that must be silent for the site to count as silent ..."""
-LASTING = 24
-"""... for more than so many slots: shorter ones happen by chance."""
 
-
-def gap_lengths(J: Mask) -> Index:
-    """Length of every run of unknown slots.
+def runs(mask: Mask) -> tuple[Index, Index, Index]:
+    """Rows, starts and ends of the runs of true entries in each row of a mask.
 
     Examples
     --------
-    >>> gap_lengths(np.array([[True, False, False, True, False]])).tolist()
-    [2, 1]
+    >>> [found.tolist() for found in runs(np.array([[True, True, False, True]]))]
+    [[0, 0], [0, 3], [2, 4]]
     """
-    edge = np.diff(np.pad(~J, ((0, 0), (1, 1))).astype(np.int8), axis=1)
-    return np.nonzero(edge == -1)[1] - np.nonzero(edge == 1)[1]
+    edge = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    rows, starts = np.nonzero(edge == 1)
+    return rows, starts, np.nonzero(edge == -1)[1]
 
 
-def silent_together(J: Mask) -> tuple[Index, float]:
-    """Lengths of the runs in which (nearly) a whole site is silent, and their share of all gaps.
-
-    Examples
-    --------
-    >>> J = np.ones((2, 100), bool); J[:, 10:50] = False; J[0, 60:70] = False
-    >>> lengths, share = silent_together(J)
-    >>> lengths.tolist(), round(share, 2)
-    ([40], 0.89)
-    """
-    if len(J) < 2:  # a lone sensor has nobody to fall silent with
-        return np.zeros(0, np.intp), 0.0
-    silent = (~J).mean(0) >= TOGETHER
-    edge = np.diff(np.pad(silent, 1).astype(np.int8))
-    starts, ends = np.nonzero(edge == 1)[0], np.nonzero(edge == -1)[0]
-    long = ends - starts > LASTING
-    gaps = np.concatenate([[0], np.cumsum((~J).sum(0))])
-    share = (gaps[ends] - gaps[starts])[long].sum() / max(gaps[-1], 1)
-    return (ends - starts)[long], float(share)
-
-
-def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
+def draw_holdout(
+    J: Mask, rng: np.random.Generator, *, share: float | None = None, per_hour: float = 1.0
+) -> Mask:
     """Known entries to hide (M, N): about ``share`` of each sensor's.
 
     Half one by one, half in runs as long as the table's gaps, drawn with probability
@@ -61,30 +34,50 @@ def draw_holdout(J: Mask, share: float, rng: np.random.Generator) -> Mask:
     therefore give scattered hold-out, outages give outages; where a site's sensors fall silent
     together, so do those held out. A sensor keeps at least two readings.
 
+    Parameters
+    ----------
+    J : (M, N) array
+        Known entries.
+    rng : Generator
+        Of the draws.
+    share : float, optional
+        None: a small share, larger for an owner with few readings.
+    per_hour : float
+        Slots in an hour, 1 where a slot is longer.
+
     Examples
     --------
     >>> J = np.ones((2, 1000), bool); J[:, 100:150] = False
-    >>> H = draw_holdout(J, 0.1, np.random.default_rng(0))
+    >>> H = draw_holdout(J, np.random.default_rng(0), share=0.1)
     >>> bool((H & ~J).any()), bool(0.05 < H.sum() / J.sum() < 0.2)
     (False, True)
     """
-    most = min(LONGEST, max(J.shape[1] // 20, 1))
-    lengths = np.minimum(gap_lengths(J), most)
-    if not len(lengths):
-        lengths = np.ones(1, np.intp)
-    together, part = silent_together(J)
+    M, N = J.shape
+    if share is None:
+        wanted = constants.ENOUGH_HELD_OUT / max(int(J.sum()), 1)
+        share = float(np.clip(wanted, constants.HELD_OUT, constants.MOST_HELD_OUT))
+    most = min(int(constants.LONGEST_HELD_OUT_HOURS * per_hour), max(N // 20, 1))
+    _, starts, ends = runs(~J)
+    lengths = np.minimum(ends - starts, most) if len(starts) else np.ones(1, np.intp)
+    # Runs in which (nearly) a whole site is silent, and their share of all gaps. A lone sensor has
+    # nobody to fall silent with.
+    silent = ((~J).mean(0, keepdims=True) >= constants.SILENT_SHARE) & (M > 1)
+    _, starts, ends = runs(silent)
+    long = ends - starts > constants.SILENT_HOURS * per_hour
+    gaps = np.concatenate([[0], np.cumsum((~J).sum(0))])
+    part = float((gaps[ends] - gaps[starts])[long].sum() / max(gaps[-1], 1))
+    together = np.minimum((ends - starts)[long], most)
     hidden = J & (rng.random(J.shape) < share / 2)
-    hidden |= J & _draw_runs(J.shape, lengths, (1 - part) * share / 2, rng)
+    hidden |= J & _draw_runs((M, N), lengths, (1 - part) * share / 2, rng)
     if len(together):
-        site = (1, J.shape[1])
         # Few such runs fit in, and the intervals need to see some: twice as much of them.
-        hidden |= J & _draw_runs(site, np.minimum(together, most), part * share, rng)
+        hidden |= J & _draw_runs((1, N), together, part * share, rng)
     left = (J & ~hidden).sum(1)
     return hidden & (left >= 2)[:, None]
 
 
 def _draw_runs(
-    shape: tuple[int, ...], lengths: Index, share: float, rng: np.random.Generator
+    shape: tuple[int, int], lengths: Index, share: float, rng: np.random.Generator
 ) -> Mask:
     """Runs of slots that cover about ``share`` of each row."""
     M, N = shape
@@ -96,14 +89,3 @@ def _draw_runs(
     np.add.at(mark, (rows, starts), 1)
     np.add.at(mark, (rows, np.minimum(starts + drawn, N)), -1)
     return mark.cumsum(1)[:, :N] > 0
-
-
-def distance_bin(distance: Array) -> Index:
-    """Bin of each distance: 0 for distance <= EDGES[0], ..., ``len(EDGES)`` beyond the last.
-
-    Examples
-    --------
-    >>> distance_bin(np.array([1.0, 2.0, 4.0, np.inf]))
-    array([0, 1, 3, 8])
-    """
-    return np.searchsorted(np.asarray(EDGES), distance)

@@ -1,6 +1,6 @@
 """Prediction intervals: hold-out quantiles of the error in units of a local scale.
 
-The quantiles are taken by class of distance to the nearest observation.
+The quantiles are taken by class of distance to the nearest reading.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl import constants
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-
-LEAST = 150
-"""Hold-out entries that a quantile needs; a bin with fewer borrows from its neighbours."""
-_UNTOLD = 3.0
-"""Mean deviations to either side where too few errors tell of a quantile."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ def fit_scale(features: Array, error: Array) -> Array:
     >>> fit_scale(np.array([[1.0, 2.0, 4.0]]), np.array([2.0, -4.0, 8.0])).round(2)
     array([2.])
     """
-    # The package takes 17 MB: a site loads it after its largest arrays are gone.
+    # Large: loaded when a run comes to it.
     from scipy.optimize import nnls
 
     F = features.T
@@ -47,20 +44,8 @@ def fit_scale(features: Array, error: Array) -> Array:
     return np.asarray(nnls(F * weight[:, None], np.abs(error) * weight)[0])
 
 
-def _conformal(ratios: Array, level: float, worth: float) -> float:
-    """Upper quantile with the conformal correction for ``worth`` values, at most the largest."""
-    rank = np.ceil(level * (1.0 + 1.0 / worth) * len(ratios))
-    return float(np.sort(ratios)[int(min(rank, len(ratios))) - 1])
-
-
 def calibrate(
-    features: Array,
-    error: Array,
-    bins: Index,
-    size: int,
-    *,
-    level: float = 0.9,
-    runs: Array | None = None,
+    features: Array, error: Array, bins: Index, size: int, *, level: float, worth: Array
 ) -> Calibration:
     """Scale and asymmetric quantiles of ``(truth - estimate) / scale`` in each distance bin.
 
@@ -68,41 +53,46 @@ def calibrate(
 
     Parameters
     ----------
-    features : (F, n) at hold-out entries: what tells how uncertain an entry is
-    error : (n,) truth minus estimate, in model units
-    bins : (n,) distance bin, below ``size``
-    level : coverage
-    runs : (n,) length of the run of hidden slots to which each entry belongs: the errors of a
-        run are alike, so the n of a run are worth sqrt(n) of them. None: 1
+    features : (F, n) array
+        At hold-out entries: what tells how uncertain an entry is.
+    error : (n,) array
+        Truth minus estimate, in model units.
+    bins : (n,) array
+        Distance bin, below ``size``.
+    level : float
+        Coverage.
+    worth : (n,) array
+        How many independent errors each stands for: errors within a gap are correlated.
 
     Examples
     --------
-    >>> e = np.random.default_rng(0).standard_normal(4000)
-    >>> c = calibrate(np.ones((1, 4000)), e, np.zeros(4000, int), 1)
-    >>> low, high = interval(np.zeros(4000), np.ones((1, 4000)), np.zeros(4000, int), c)
+    >>> e, one = np.random.default_rng(0).standard_normal(4000), np.ones(4000)
+    >>> near = np.zeros(4000, int)
+    >>> c = calibrate(one[None], e, near, 1, level=0.9, worth=one)
+    >>> low, high = interval(0 * one, one[None], near, c)
     >>> bool(abs(np.mean((low < e) & (e < high)) - 0.9) < 0.01)
     True
     """
+    least, unknown = constants.QUANTILE_LEAST, constants.QUANTILE_UNKNOWN
     if not len(error):
         even = np.full(len(features), 1.0 / len(features))
-        return Calibration(even, np.full(size, -_UNTOLD), np.full(size, _UNTOLD))
+        return Calibration(even, np.full(size, -unknown), np.full(size, unknown))
     coefficients = fit_scale(features, error)
     ratio = error / np.maximum(coefficients @ features, 1e-12)
-    worth = np.ones(len(error)) if runs is None else runs**-0.5
-    lower, upper = np.empty(size), np.empty(size)
-    tail = (1 - level) / 2
+    ends, tail = np.empty((2, size)), (1 - level) / 2
     for b in range(size):
         reach = 0
-        while (chosen := np.abs(bins - b) <= reach).sum() < LEAST and reach < size:
+        while (chosen := np.abs(bins - b) <= reach).sum() < least and reach < size:
             reach += 1
-        n = float(worth[chosen].sum())
-        # The tail is made smaller by what so few independent errors leave open.
-        lower[b] = -_conformal(-ratio[chosen], 1 - tail, n)
-        upper[b] = _conformal(ratio[chosen], 1 - tail, n)
+        n, count = float(worth[chosen].sum()), int(chosen.sum())
+        # Conformal: the tail is made smaller by what so few independent errors leave open.
+        rank = min(np.ceil((1 - tail) * (1.0 + 1.0 / n) * count), count)
+        for end, sign in zip(ends, (-1.0, 1.0), strict=True):
+            end[b] = sign * np.sort(sign * ratio[chosen])[int(rank) - 1]
         if n < 1 / tail - 1:
             # No quantile so far out is among so few, and their signs say nothing.
-            lower[b], upper[b] = min(lower[b], -_UNTOLD), max(upper[b], _UNTOLD)
-    return Calibration(coefficients, lower, upper)
+            ends[:, b] = min(ends[0, b], -unknown), max(ends[1, b], unknown)
+    return Calibration(coefficients, *ends)
 
 
 def interval(

@@ -18,23 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl import constants
 from flfl.model.state_space import Dynamics, Posterior, smooth
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-STEPS, FACTOR = 5, 3.0
-"""Smoothing passes when everything is fitted, and how far each refit overshoots: plain steps of
-expectation maximisation are short."""
-MANY, FEW_STEPS = 4, 3
-"""An owner of fewer sensors refits its loadings without own states only so often, and plainly."""
-LEAST_NOISE = 2e-3
-"""Least noise of a sensor, relative to the mean square of its readings."""
-MOST_MEMORY = 0.995
-REACH = 6
-"""Slots to either side at which the pull of a reading on the curve is followed."""
-_MEMORY, _SLOW = 0.8, 0.7
-"""At the start: memory of a sensor's own state, and its share of what the factors leave open."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +31,12 @@ class Shared:
 
     Attributes
     ----------
-    information, vector : (N, k, k) and (N, k), see :mod:`flfl.model.state_space`
-    dynamics : of the factors
-    P, r : (m, k) and (m,) the owner's loadings and residual variances, from its copies
+    information, vector : (N, k, k) and (N, k) arrays
+        See :mod:`flfl.model.state_space`.
+    dynamics : Dynamics
+        Of the factors.
+    P, r : (m, k) and (m,) arrays
+        The owner's loadings and residual variances, from its copies.
     """
 
     information: Array
@@ -57,21 +48,22 @@ class Shared:
 
 @dataclass(frozen=True)
 class Fit:
-    """Parameters of the personal model: ``p`` (m, k), ``c`` (m,), ``a`` (n,), ``S`` (n, n).
+    """Parameters of the personal model with n own states: m, or none.
 
-    There are n own states: m, or none.
+    Attributes
+    ----------
+    L : (m, k + n) array
+        How the readings see factors (the loadings ``p``) and own states (ones).
+    c : (m,) array
+        Noise variances.
+    a, S : (n,) and (n, n) arrays
+        Memory and step covariance of the own states.
     """
 
-    p: Array
+    L: Array
     c: Array
     a: Array
     S: Array
-
-    @property
-    def rows(self) -> Array:
-        """How the readings see factors and own states (m, k + n)."""
-        own = np.eye(len(self.c))[:, : len(self.a)]
-        return np.concatenate([self.p, own], axis=1)
 
 
 @dataclass(frozen=True)
@@ -80,8 +72,12 @@ class Curve:
 
     Attributes
     ----------
-    mean : with the entry's own reading; loo, loo_var : without it
-    fall : (m, N, 2 * REACH + 1) share of a reading's pull that is left so many slots away
+    mean : array
+        With the entry's own reading.
+    loo, loo_var : array
+        Without it.
+    fall : (m, N, 2 * reach + 1) array
+        Share of a reading's pull on the curve that is left so many slots away.
     """
 
     mean: Array
@@ -95,8 +91,9 @@ def first_fit(shared: Shared, own_states: bool = True) -> Fit:
     c = np.maximum(shared.r, 1e-9)
     if not own_states:
         return Fit(shared.P, c, np.empty(0), np.empty((0, 0)))
-    a = np.full(len(c), _MEMORY)
-    return Fit(shared.P, (1 - _SLOW) * c, a, np.diag((1 - a**2) * _SLOW * c))
+    a, slow = np.full(len(c), constants.PERSONAL_MEMORY), constants.PERSONAL_SLOW
+    L = np.concatenate([shared.P, np.eye(len(c))], axis=1)
+    return Fit(L, (1 - slow) * c, a, np.diag((1 - a**2) * slow * c))
 
 
 def finish(
@@ -106,9 +103,12 @@ def finish(
 
     Parameters
     ----------
-    Y, J : (m, N) clean readings in the network's units, and where they are used
-    fit : parameters to start from, see :func:`first_fit`
-    steps : smoothing passes, None for the usual ones; the parameters are refitted between them
+    Y, J : (m, N) arrays
+        Clean readings in the network's units, and where they are used.
+    fit : Fit
+        Parameters to start from, see :func:`first_fit`.
+    steps : int, optional
+        Smoothing passes, None for the usual ones; the parameters are refitted between them.
 
     Examples
     --------
@@ -123,22 +123,23 @@ def finish(
     True
     """
     # Without a state of its own a lone sensor would slowly pull the factors to itself.
-    few = not len(fit.a) and len(Y) < MANY
-    factor, usual = (1.0, FEW_STEPS) if few else (FACTOR, STEPS)
+    few = not len(fit.a) and len(Y) < constants.PERSONAL_MANY
+    usual = constants.PERSONAL_FEW_STEPS if few else constants.PERSONAL_STEPS
     steps = usual if steps is None else steps
     J_ = J.astype(float)
     Y = J_ * Y
     for step in range(steps):
         post = _smooth(Y, J_, shared, fit)
         if step < steps - 1:
-            fit = _further(fit, _refit(Y, J_, post, fit), factor if step else 1.0)
+            overshoot = 1.0 if few or not step else constants.PERSONAL_FACTOR
+            fit = _refit(Y, J_, post, fit, overshoot)
     return _curve(Y, J, post, fit), fit
 
 
 def _smooth(Y: Array, J: Array, shared: Shared, fit: Fit) -> Posterior:
     """Posterior of factors and own states together."""
     N, k = shared.vector.shape
-    L = fit.rows
+    L = fit.L
     m, size = L.shape
     own = (L[:, :, None] * L[:, None, :]).reshape(m, -1) / fit.c[:, None]
     information = (J.T @ own).reshape(N, size, size)
@@ -151,65 +152,61 @@ def _smooth(Y: Array, J: Array, shared: Shared, fit: Fit) -> Posterior:
     return smooth(information, vector, Dynamics(A, S))
 
 
-def _refit(Y: Array, J: Array, post: Posterior, fit: Fit) -> Fit:
-    """Loadings, noise and own dynamics that explain the posterior."""
-    (m, k), N = fit.p.shape, Y.shape[1]
-    q, n = post.mean[:, :k], np.maximum(J.sum(axis=1), 1)
+def _states(post: Posterior, L: Array) -> tuple[Array, Array]:
+    """Mean and variance of ``p . q + u`` (m, N)."""
+    return L @ post.mean.T, np.einsum("ia,tab,ib->it", L, post.cov, L, optimize=True)
+
+
+def _refit(Y: Array, J: Array, post: Posterior, old: Fit, factor: float) -> Fit:
+    """Loadings, noise and own dynamics that explain the posterior, ``factor`` times as far.
+
+    Noise moves on the log scale. The own dynamics overshoot only where S stays positive.
+    """
+    (m, N), n, most = Y.shape, np.maximum(J.sum(axis=1), 1), constants.PERSONAL_MOST_MEMORY
+    k, own = old.L.shape[1] - len(old.a), len(old.a) > 0
+    q = post.mean[:, :k]
     target = (J * Y) @ q
-    if len(fit.a):
+    if own:
         target -= (J * post.mean[:, k:].T) @ q + np.einsum("it,tia->ia", J, post.cov[:, k:, :k])
     # p_i regresses y - u on q, both uncertain together
     squares = (q[:, :, None] * q[:, None, :] + post.cov[:, :k, :k]).reshape(N, -1)
-    H = (J @ squares).reshape(m, k, k) + fit.c[:, None, None] * np.eye(k)
-    p = np.asarray(np.linalg.solve(H, target[..., None])[..., 0], dtype=float)
-    x, v = _states(post, Fit(p, fit.c, fit.a, fit.S).rows)
-    square = (J * ((Y - x) ** 2 + v)).sum(axis=1) / n
-    c = np.maximum(square, LEAST_NOISE * (Y**2).sum(axis=1) / n + 1e-12)
-    if not len(fit.a):
-        return Fit(p, c, fit.a, fit.S)
-    S11, S10, S00 = (moment[k:, k:] for moment in post.moments)
-    a = np.clip(np.diag(S10) / np.maximum(np.diag(S00), 1e-12), 0.0, MOST_MEMORY)
-    aS = a[:, None] * S10.T
-    S = (S11 - aS - aS.T + a[:, None] * S00 * a) / max(N - 1, 1)
-    S = 0.5 * (S + S.T)
-    S += np.diag(1e-4 * np.abs(np.diag(S)) + 1e-9 * (1e-9 + (Y**2).sum(axis=1) / n))
-    return Fit(p, c, a, S)
-
-
-def _further(old: Fit, new: Fit, factor: float) -> Fit:
-    """Go ``factor`` times as far as a step went, noise on the log scale; not if S suffers."""
-    c = new.c * np.clip((new.c / old.c) ** (factor - 1), 0.25, 4.0)
-    a = np.clip(old.a + factor * (new.a - old.a), 0.0, MOST_MEMORY)
-    S = old.S + factor * (new.S - old.S)
-    if len(S) and np.linalg.eigvalsh(S)[0] <= 0.3 * np.linalg.eigvalsh(new.S)[0]:
-        a, S = new.a, new.S
-    return Fit(old.p + factor * (new.p - old.p), c, a, S)
-
-
-def _states(post: Posterior, L: Array) -> tuple[Array, Array]:
-    """Mean and variance of ``p . q + u`` (m, N)."""
-    cov = np.einsum("ia,tab,ib->it", L, post.cov, L, optimize=True)
-    return L @ post.mean.T, cov
+    H = (J @ squares).reshape(m, k, k) + old.c[:, None, None] * np.eye(k)
+    L = old.L.copy()
+    L[:, :k] = np.linalg.solve(H, target[..., None])[..., 0]
+    x, v = _states(post, L)
+    power = (Y**2).sum(axis=1) / n
+    c = (J * ((Y - x) ** 2 + v)).sum(axis=1) / n
+    c = np.maximum(c, constants.PERSONAL_LEAST_NOISE * (Y**2).sum(axis=1) / n + 1e-12)
+    a, S = old.a, old.S
+    if own:
+        S11, S10, S00 = (moment[k:, k:] for moment in post.moments)
+        a = np.clip(np.diag(S10) / np.maximum(np.diag(S00), 1e-12), 0.0, most)
+        aS = a[:, None] * S10.T
+        S = (S11 - aS - aS.T + a[:, None] * S00 * a) / max(N - 1, 1)
+        S = 0.5 * (S + S.T)
+        S += np.diag(1e-4 * np.abs(np.diag(S)) + 1e-9 * (1e-9 + power))
+        wide = old.S + factor * (S - old.S)
+        if np.linalg.eigvalsh(wide)[0] > 0.3 * np.linalg.eigvalsh(S)[0]:
+            a, S = np.clip(old.a + factor * (a - old.a), 0.0, most), wide
+    c = c * np.clip((c / old.c) ** (factor - 1), 0.25, 4.0)
+    return Fit(old.L + factor * (L - old.L), c, a, S)
 
 
 def _curve(Y: Array, J: Mask, post: Posterior, fit: Fit) -> Curve:
-    """Leave-one-out: ``h = v / c``, ``x_loo = x - h (y - x) / (1 - h)``, exact for fixed p."""
-    L = fit.rows
-    x, v = _states(post, L)
+    """Leave-one-out: ``h = v / c``, ``x_loo = x - h (y - x) / (1 - h)``, exact for fixed p.
+
+    The pull of a reading falls off as ``cov(x_t, x_s) / var(x_t)``, chained from slot to slot.
+    """
+    (m, N), reach = Y.shape, constants.PULL_REACH
+    x, v = _states(post, fit.L)
     h = np.where(J, np.minimum(v / fit.c[:, None], 0.999), 0.0)
     loo = np.where(J, x - h * (Y - x) / (1 - h), x)
-    cross = np.einsum("ia,tab,ib->it", L, post.cross, L, optimize=True)
-    return Curve(x, loo, v / (1 - h), _fall(v, cross))
-
-
-def _fall(v: Array, cross: Array) -> NDArray[np.float32]:
-    """How the pull of a reading falls off: cov(x_t, x_s) / var(x_t), chained from slot to slot."""
-    m, N = v.shape
-    fall = np.zeros((m, N, 2 * REACH + 1), np.float32)
-    fall[:, :, REACH] = 1.0
+    cross = np.einsum("ia,tab,ib->it", fit.L, post.cross, fit.L, optimize=True)
     safe = np.maximum(v, 1e-300)
     ahead, back = cross / safe[:, :-1], cross / safe[:, 1:]  # t to t + 1, and t + 1 to t
-    for lag in range(1, REACH + 1):
-        fall[:, :-lag, REACH + lag] = fall[:, :-lag, REACH + lag - 1] * ahead[:, lag - 1 :]
-        fall[:, lag:, REACH - lag] = fall[:, lag:, REACH - lag + 1] * back[:, : N - lag]
-    return fall
+    fall = np.zeros((m, N, 2 * reach + 1), np.float32)
+    fall[:, :, reach] = 1.0
+    for lag in range(1, reach + 1):
+        fall[:, :-lag, reach + lag] = fall[:, :-lag, reach + lag - 1] * ahead[:, lag - 1 :]
+        fall[:, lag:, reach - lag] = fall[:, lag:, reach - lag + 1] * back[:, : N - lag]
+    return Curve(x, loo, v / (1 - h), fall)

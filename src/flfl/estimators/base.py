@@ -41,6 +41,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Coordinates, regions and sites of the columns.
     period_ : int
         Slots in the season that the time grid suggests (24 for hours), 0 for none.
+    step_ : Timedelta, float or None
+        One step of the time grid; None without one.
     traffic_ : Traffic
         What travelled between the parties (empty for a method that is not federated).
     n_features_in_, feature_names_in_
@@ -128,6 +130,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             grid = infer_grid(index) if index.is_monotonic_increasing else None
         positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
         self.period_ = 0 if grid is None else natural_period(grid)
+        self.step_ = None if grid is None else grid.step
         alive = ~np.isnan(values).all(axis=0)
         if not alive.any():
             raise InputError(

@@ -383,6 +383,8 @@ class FLFL(BaseRecoverer):
 
     def _finish(self, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
         """Every owner's finish at home, side by side (the estimator plays all the owners)."""
+        hour, step = pd.Timedelta(hours=1), self.step_
+        per_hour = max(hour / step, 1.0) if isinstance(step, pd.Timedelta) else 1.0
         parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
         for table, trial, network, own, noise in jobs:
             at = self.partition_.members[table.name]
@@ -390,7 +392,7 @@ class FLFL(BaseRecoverer):
             if finish:
                 draws = f"flfl {self.random_state} draws {table.name}".encode()
                 seed = int.from_bytes(hashlib.sha256(draws).digest()[:4], "little")
-                effort = Effort(self.effort == "full", self.coverage, self.period_, seed)
+                effort = Effort(self.effort == "full", self.coverage, self.period_, seed, per_hour)
                 made = home.finish(table, effort, trial, network, own)
                 parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
         estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)

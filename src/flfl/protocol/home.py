@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.ensemble import estimate, personal
-from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Home, Recovered, Units
+from flfl.ensemble.holdout import draw_holdout
 from flfl.model import loadings
 from flfl.model.state_space import Dynamics
 from flfl.model.transforms import FORWARD, fit_offsets, season_rows
@@ -31,12 +31,14 @@ There is no lower limit: few numbers and many factors make it small."""
 @dataclass(frozen=True)
 class Effort:
     """How an owner finishes: ``boost`` (trees), ``coverage`` of the intervals, ``period`` of slots
-    that the trees know as hour or month, ``seed`` of its draws."""
+    that the trees know as hour or month, ``seed`` of its draws, slots ``per_hour`` (1 where a slot
+    is longer)."""
 
     boost: bool = True
     coverage: float = 0.9
     period: int = 0
     seed: int = 0
+    per_hour: float = 1.0
 
 
 def finish(
@@ -56,7 +58,7 @@ def finish(
         copies; None for sensors that had no part in the release
     """
     rng = np.random.default_rng(effort.seed)
-    held = estimate.draw(table.known, rng)
+    held = draw_holdout(table.known, rng, per_hour=effort.per_hour)
     rows = season_rows(table.positions, trial[1])
     X = FORWARD[trial[0]](np.where(table.known, table.raw, 0.0))
     # The release is in units of the copies; at home centre and season are those of clean readings:
@@ -75,9 +77,10 @@ def finish(
         units,
         Units(trial[0], before, scale),
         guess,
-        phase(table.positions, effort.period),
+        np.round(table.positions).astype(np.intp) % max(effort.period, 1),
         effort.boost,
         effort.coverage,
+        effort.per_hour,
     )
     return estimate.recover(home, shared, rng)
 

@@ -90,7 +90,7 @@ class Tester:
                 return SelfTest.none(self.table, self.label)
             inside = float(model.inside_[hidden].mean())
             return self._score(hidden, model.holdout_, inside, by_site)
-        hidden = draw_holdout(self.table.known.T, SHARE, np.random.default_rng(self.seed)).T
+        hidden = draw_holdout(self.table.known.T, np.random.default_rng(self.seed), share=SHARE).T
         if not hidden.any():
             return SelfTest.none(self.table, self.label)
         self._begin("self-test: the method without the hidden readings")

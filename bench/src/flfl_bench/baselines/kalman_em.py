@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from flfl.config import Count, Whole
-from flfl.ensemble.candidates import phase
 from flfl.ensemble.estimate import Units
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
@@ -88,7 +87,7 @@ def _units(Y: Array, known: Mask, positions: Array, transform: str, season: int)
     J = known.astype(float)
     Z = FORWARD[transform](np.where(known, Y, 0.0))
     offset = np.repeat(_mean(Z, J), Z.shape[1], axis=1)
-    phases = phase(positions, season)
+    phases = np.round(positions).astype(np.intp) % max(season, 1)
     for p in range(season):
         at = phases == p
         offset[:, at] += _mean((Z - offset)[:, at], J[:, at])
