@@ -129,7 +129,7 @@ def compare():
     from one_process import in_one_process
 
     from flfl.codec import unpack
-    from flfl.protocol.state import network_to_arrays
+    from flfl.protocol.schema import network_to_arrays
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))

@@ -18,8 +18,8 @@ from broker import Mosquitto
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
 from flfl.protocol.journal import Journal
+from flfl.protocol.schema import network_to_arrays
 from flfl.protocol.session import Coordinator, Site
-from flfl.protocol.state import network_to_arrays
 from flfl.service import home, keys, tables
 from flfl.service import site as site_service
 from flfl.service.broker import connect

@@ -4,16 +4,16 @@ import hashlib
 
 import numpy as np
 
-from flfl.model.geometry import map_box, to_plane
+from flfl.model.basis import map_box, to_plane
+from flfl.protocol.added_error import AddedError
 from flfl.protocol.client import Client
-from flfl.protocol.copier import AddedError, Copier
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.schema import PROTOCOL, network_to_arrays
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
-from flfl.protocol.state import network_to_arrays
 from flfl.protocol.traffic import Traffic
 from flfl.transport import local
 

@@ -8,13 +8,15 @@ import numpy as np
 
 from flfl.errors import FLFLError
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
+from flfl.protocol.added_error import AddedError, error_in_time
 from flfl.protocol.client import Client
-from flfl.protocol.copier import AddedError, Copier, error_in_time
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.messages import Answer, Question, decode, encode
+from flfl.protocol.network import shared_posterior
 from flfl.protocol.owner import Owner, Table, digests
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, statement
+from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
@@ -27,6 +29,7 @@ TARGET = "b"
 BOX = ((0.0, 0.0), (10.0, 10.0))
 PLAN = Plan(transform="none", season=0, rank=4, rounds=2, box=BOX)
 IDENTITIES = {name: Identity.generate() for name in NAMES}
+INFER = shared_posterior()
 ROSTER = Roster({name: identity.public for name, identity in IDENTITIES.items()})
 SIGNERS = {name: SecureClient(name, identity, ROSTER) for name, identity in IDENTITIES.items()}
 
@@ -53,18 +56,18 @@ def table(name=TARGET, m=2, n=240, seed=0, missing=0.15, raw=None):
     return Table(name, ids, raw, known, places, slots.astype(float), START + HOUR * slots, HOUR)
 
 
-def unrelated(t, trial, seed=99):
+def unrelated(t, units, seed=99):
     """Other readings at the same slots, of the same error in time under a transform and season."""
     rng = np.random.default_rng([seed, len(t.ids)])
-    X = np.where(t.known, FORWARD[trial[0]](t.raw), 0.0)
+    X = np.where(t.known, FORWARD[units[0]](t.raw), 0.0)
     other = walk(*t.raw.shape, rng) - 50.0
-    rows, J = season_rows(t.positions, trial[1]), t.known.astype(float)
+    rows, J = season_rows(t.positions, units[1]), t.known.astype(float)
 
     def error(Y):
         return error_in_time(Y - fit_offsets(Y * J, J, rows) @ rows, t.known)[:, None]
 
     other *= error(X) / error(other)
-    return replace(t, raw=BACKWARD[trial[0]](other - other.min() + 1.0))
+    return replace(t, raw=BACKWARD[units[0]](other - other.min() + 1.0))
 
 
 class ChosenNoise:
@@ -95,12 +98,12 @@ def owner(t, store=None, added=None, owner_type=Owner, copier=None):
     return owner_type(t, copier, added or AddedError())
 
 
-def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True):
+def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True, infer=INFER):
     name = made.table.name
     hiding = None
     if secure:
         hiding = SecureClient(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
-    client = client_type(made, plan, SIGNERS[name] if signed else None)
+    client = client_type(made, plan, SIGNERS[name] if signed else None, infer)
     return Site(name, client, PROTOCOL, hiding)
 
 
@@ -178,7 +181,7 @@ class Federation:
         self.traffic, self.told, self.said = Traffic(), [], []
         positions = next(iter(self.tables.values())).positions
         self.run = Coordination(
-            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify
+            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify, infer=INFER
         )
         sums = SecureServer(ROSTER, "run") if self.secure else None
         self.coordinator = Coordinator(
@@ -273,7 +276,7 @@ class Hostile:
             self.P, self.r, self.signature = got["P"], got["r"], got["signature"]
 
     def _sign(self, name, arrays):
-        text = SIGNERS[name].sign(statement(name, arrays, self.seen))
+        text = SIGNERS[name].sign(chained(self.seen, f"from {name}", arrays))
         return np.frombuffer(text, "<i8").astype(np.int64)
 
     def _vote(self, wild):
@@ -281,15 +284,15 @@ class Hostile:
 
     def _resume(self, wild):
         arrays = copy.deepcopy(self.earlier)
-        if wild:
-            spoilt = self.rng.random(len(arrays["arrays"])) < 0.02 * wild
-            arrays["arrays"][spoilt] *= self.rng.choice([0.0, -1.0, 2.0, 1e6], spoilt.sum())
+        for name in ("places", "error", "sigma", "z", "P", "r", "A", "S") if wild else ():
+            spoilt = self.rng.random(arrays[name].shape) < 0.02 * wild
+            arrays[name][spoilt] *= self.rng.choice([0.0, -1.0, 2.0, 1e6], spoilt.sum())
         return arrays
 
     def _publish(self, wild):
         stop = int(self.rng.integers(self.stop + 1, max(self.n_slots, self.stop + 1) + 1))
         start = self.stop if self.rng.random() > wild else int(self.rng.integers(-1, 300))
-        return {"trial": int(self.rng.random() < wild), "start": start, "stop": stop}
+        return {"units": int(self.rng.random() < wild), "start": start, "stop": stop}
 
     def _release(self, wild):
         rng, L = self.rng, getattr(self, "length", 1)

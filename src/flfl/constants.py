@@ -6,8 +6,88 @@ in periods (days, years), never in slots.
 """
 
 # --- copies and release (protocol) ----------------------------------------------------------------
+# Chosen with the prototypes of the noisy copy (one or two seeds on D1 to D4 and germany_pm10), and
+# in docs/decisions/0018-noisy-copy.md ("decision 18"). Where no data are named, no comparison of
+# other values is on record.
+
+FEWEST_READINGS = 100
+"""Readings below which a sensor's own error in time is not known."""
+ERROR_CLIP = 4 * 1.4826
+"""Errors in time count up to so many median sizes (four sigmas of a Gaussian): a few spikes do not
+make a sensor's noise loud."""
+RUNGS = 4
+"""Rungs of the ladder to a factor of two. By arithmetic the noise is then 9 % louder than it need
+be on average; with two rungs it would be 19 % (decision 18)."""
+LIMIT_REACH = 3.0
+"""Standard deviations of the forecast within which a reading enters its copy. No cost in accuracy
+on the prototypes' data."""
+LIMIT_STEP = 2.0
+"""Variance of a step of the random walk in that forecast, in squares of the error in time."""
+COPY_GRAINS = 64
+"""Copies are multiples of their added error over this: finer digits would carry noise only."""
+LONGEST_MEAN = 48
+"""Longest running mean, in readings, that is looked for."""
+MEAN_DIP, MEAN_REST, MEAN_RISE = -0.4, 0.25, 0.3
+"""What shows a running mean of w readings in the autocorrelation of second differences (in theory
+-1/2 at lag w and small elsewhere): most at lag w, most elsewhere, least rise from w to w + 1."""
+COMMON_STAMPS, EQUAL_SHARE = 20, 0.8
+"""Sensors with equal readings at more than this share of at least so many stamps are one sensor."""
+SEASON_GAIN = 0.98
+"""A season must lower the interpolation error to this share to be voted for."""
+MOST_SPREADS = 10.0
+"""In that vote an error counts for so many spreads at the most: a few spikes do not decide."""
+PILOT_SHARE = 0.1
+"""Share of the slots that are released first, to learn how little noise is enough. germany_pm10."""
+PILOT_SLOTS, PILOT_LEAST = 400, 100
+"""Slots in all below which a pilot is not worth its exchanges, and least slots of a pilot."""
+PILOT_ROUNDS, PILOT_COPIES = 4, 30
+"""Rounds of a pilot, and copies of a sensor without which it says nothing of its noise."""
+PILOT_LOWEST = 0.5
+"""A pilot lowers the noise to this share of the error in time at the most: a coordinator could make
+its sums fit (decision 18)."""
+LATER_ROUNDS = 1
+"""Rounds when slots are added to a finished run."""
+MOST_NUMBERS = 64
+"""Numbers that a slot releases at the most, however many sensors there are: it bounds the work."""
+QUIETEST_WEIGHT = 0.5
+"""In the sums no sensor counts as quieter than this share of the median error in time."""
+FIRST_RESIDUAL, LEAST_FIRST_RESIDUAL = 2.0, 0.05
+"""Residual variance before the first round: so many squared errors in time, at least this share of
+the network's squared scale."""
+SHORT_SLOTS, SHORT_PASSES = 4000, 3
+"""Below so many slots the dynamics are learned so often in a round: it costs no exchange (decision
+18). A count of slots, since it bounds the work."""
+BAD_SLOT = 25.0
+"""A slot whose chi^2 is so many times its numbers is left out: real slots stay below 11."""
+WORST_FIT = 2.0
+"""Median of chi^2 over numbers beyond which the release is not used: real ones are .4 to .9. There
+is no lower limit: few numbers and many factors make it small."""
+CLEAN_SHARE = 0.15
+"""Least share of a copy's residual variance that a clean reading keeps in the finish at home."""
+PUBLISHED_DIGITS = 6
+"""Significant digits of a published table: more than the noise leaves of any copy."""
 
 # --- shared model (model) -------------------------------------------------------------------------
+
+BUMP_WIDTH = 0.8
+"""Width of a bump of the basis, in distances between bumps."""
+HARMONICS = 6
+"""Harmonics of a season: those of twelve months are a mean for every month."""
+SEASON_RIDGE = 2.0
+"""Ridge on a season's first harmonic, in readings; it grows with the order, so that a few readings
+give a smooth season and many a sharp one."""
+LARGEST_RADIUS = 0.999
+"""Largest spectral radius of the dynamics: variances stay finite."""
+LEAST_FACTOR_STEP = 1e-5
+"""Least variance of a factor's step, relative to the mean one. For conditioning."""
+LEAST_SITE_NOISE = 1e-4
+"""Least noise and process variance in a site's Kalman-EM, relative to the sensor's mean square."""
+RELEASE_RIDGE = 1e-9
+"""Ridge on the noise of the release, relative to its mean diagonal. For conditioning."""
+LEAST_RESIDUAL = 1e-3
+"""Least residual variance of a sensor, relative to the mean square of its series."""
+SAVED_NUMBERS = 3.0
+"""Fractions of released numbers that are saved up for later slots, at the most."""
 
 # --- finish at home (ensemble) --------------------------------------------------------------------
 

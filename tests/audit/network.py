@@ -46,11 +46,11 @@ def case(added_error: float = 1.0) -> Case:
 class CleanSums(Owner):
     """Makes copies as it should, and sends clean readings."""
 
-    def copy(self, trial, *rest):
-        out = super().copy(trial, *rest)
+    def copy(self, units, *rest):
+        out = super().copy(units, *rest)
         if self.table.name != "s3":
             return out
-        clean = FORWARD[trial[0]](self.table.raw)
+        clean = FORWARD[units[0]](self.table.raw)
         return replace(out, copies=np.where(np.isfinite(out.copies), clean, np.nan))
 
 

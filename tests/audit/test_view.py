@@ -31,7 +31,7 @@ def test_nights_add_up_to_one_release_and_more_refits():
     later = run(nights=4)
     net = later.network
     assert net.n_slots == N
-    assert len(net.stretches) == 5
+    assert len(net.stops) == 5
     assert len(later.refits) > len(case().refits)
     C = np.where(net.known, later.copies, 0.0)
     z = loadings.released(C, net.weights, net.phi, net.numbers)

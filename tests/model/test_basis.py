@@ -1,11 +1,11 @@
-"""The functions of the release: orthonormal on their grid, the same whoever joins."""
+"""The functions of the release (orthonormal on their grid, the same whoever joins) and regions."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flfl.model.basis import keyed_signs, smooth_basis
+from flfl.model.basis import find_regions, keyed_signs, smooth_basis
 from flfl.model.transforms import (
     BACKWARD,
     FORWARD,
@@ -16,7 +16,8 @@ from flfl.model.transforms import (
     season_rows,
 )
 
-LOW, HIGH = np.array([0.0, 10.0]), np.array([200.0, 50.0])
+BOX = (0.0, 10.0), (200.0, 50.0)
+LOW, HIGH = np.array(BOX)
 
 
 def grid(size):
@@ -27,15 +28,14 @@ def grid(size):
 
 @pytest.mark.parametrize("size", [1, 2, 5, 9, 20, 64])
 def test_functions_are_orthonormal_on_their_grid(size):
-    made = smooth_basis(LOW, HIGH, size)
-    B = made.at(grid(size))
+    B = smooth_basis(grid(size), BOX, size)
     assert B.shape[1] == size
     np.testing.assert_allclose(B.T @ B / len(B), np.eye(size), atol=1e-6)
 
 
 def test_they_go_from_smooth_to_detailed():
     line = LOW + (HIGH - LOW) * np.linspace(0, 1, 400)[:, None]
-    B = smooth_basis(LOW, HIGH, 36).at(line)
+    B = smooth_basis(line, BOX, 36)
     turns = (np.diff(np.sign(np.diff(B, axis=0)), axis=0) != 0).sum(axis=0)
     assert turns[:6].mean() < turns[-6:].mean()
     assert (B[:, 0] > 0).all()  # the first is nearly a constant
@@ -45,15 +45,14 @@ def test_they_go_from_smooth_to_detailed():
 def test_a_place_has_its_values_whoever_else_is_there(seed):
     rng = np.random.default_rng(seed)
     places = rng.uniform(LOW, HIGH, (9, 2))
-    made = smooth_basis(LOW, HIGH, 8)
-    np.testing.assert_allclose(made.at(places)[:3], made.at(places[:3]), atol=1e-12)
+    all_of_them, some = (smooth_basis(at, BOX, 8) for at in (places, places[:3]))
+    np.testing.assert_allclose(all_of_them[:3], some, atol=1e-12)
     names = [f"s{i}".encode() for i in range(9)]
     np.testing.assert_array_equal(keyed_signs(names, 8)[:3], keyed_signs(names[:3], 8))
 
 
 def test_a_place_outside_the_box_has_values_of_its_size():
-    made = smooth_basis(LOW, HIGH, 12)
-    far = made.at(np.array([[1e9, -1e9], [-1e30, 20.0]]))
+    far = smooth_basis(np.array([[1e9, -1e9], [-1e30, 20.0]]), BOX, 12)
     assert np.isfinite(far).all()
     assert np.abs(far).max() < 1e3
 
@@ -96,3 +95,17 @@ def test_transforms_come_back_and_have_their_slope(name, x):
     step = 1e-4 * x
     slope = (FORWARD[name](x + step) - FORWARD[name](x - step)) / (2 * step)
     np.testing.assert_allclose(SLOPE[name](x), slope, rtol=1e-4)
+
+
+# Regions
+
+
+def test_regions_do_not_tear_at_the_date_line():
+    points = np.array([[0.0, 179.9], [0.0, -179.9], [0.0, 10.0], [0.0, 11.0]])
+    labels = find_regions(points, "latlon", 2, np.random.default_rng(0))
+    assert labels.tolist() == [0, 0, 1, 1]
+
+
+def test_no_more_regions_than_places():
+    labels = find_regions(np.zeros((4, 2)), "metric", 3, np.random.default_rng(0))
+    assert labels.tolist() == [0, 0, 0, 0]

@@ -7,6 +7,7 @@ import pytest
 
 from flfl.ensemble.candidates import estimate_site
 from flfl.model import kalman_em as ke
+from flfl.model.state_space import stationary
 
 
 def prior(dyn, N):
@@ -14,7 +15,7 @@ def prior(dyn, N):
     M = len(dyn.A)
     cov = np.empty((N, M, N, M))
     for t in range(N):
-        block = ke.stationary(dyn.A, dyn.S)
+        block = stationary(dyn.A, dyn.S)
         for s in range(t, N):
             cov[s, :, t], cov[t, :, s] = block, block.T
             block = dyn.A @ block

@@ -43,11 +43,11 @@ def test_the_posterior_given_a_release_is_exact(seed):
     dynamics, J, P, phi, w, noise, numbers, copies = released_path(seed)
     z = loadings.released(copies, w, phi, numbers)
     made = loadings.design(P, noise, w, phi)
-    post = smooth(*loadings.information(made, z, numbers), dynamics)
+    post = smooth(*loadings.information(*made, z, numbers), dynamics)
     H, R = dense_release(dynamics, J, P, phi, w, noise, numbers)
     used = np.arange(z.shape[1]) < numbers[:, None]
     cov = path_covariance(dynamics, J.shape[1])
-    ridge = 1e-9 * np.repeat([np.trace(made.R[t][:n, :n]) / n for t, n in enumerate(numbers) if n],
+    ridge = 1e-9 * np.repeat([np.trace(made[1][t][:n, :n]) / n for t, n in enumerate(numbers) if n],
                              numbers[numbers > 0])  # fmt: skip
     mean, spread = condition(cov, H, R + np.diag(ridge), z[used])
     np.testing.assert_allclose(post.mean.ravel(), mean, atol=1e-8)
@@ -65,8 +65,8 @@ def test_designs_add_up_and_the_own_part_can_be_taken_out(seed):
         loadings.design(P[rows], noise[rows], w[rows], phi[rows])
         for rows in (slice(None), own, ~own)
     )
-    np.testing.assert_allclose((whole - part).F, rest.F, atol=1e-12)
-    np.testing.assert_allclose((whole - part).R, rest.R, atol=1e-12)
+    for one, own_part, others in zip(whole, part, rest, strict=True):
+        np.testing.assert_allclose(one - own_part, others, atol=1e-12)
     z = loadings.released(copies, w, phi, numbers)
     mine = loadings.released(copies[own], w[own], phi[own], numbers)
     others = loadings.released(copies[~own], w[~own], phi[~own], numbers)
@@ -84,8 +84,9 @@ def test_with_clean_readings_instead_of_the_own_copies(seed):
     z = loadings.released(copies, w, phi, numbers)
     z = z - loadings.released(copies[own], w[own], phi[own], numbers)
     made = loadings.design(P, noise, w, phi)
-    made = made - loadings.design(P[own], noise[own], w[own], phi[own])
-    information, vector = loadings.information(made, z, numbers)
+    own_part = loadings.design(P[own], noise[own], w[own], phi[own])
+    made = [whole - part for whole, part in zip(made, own_part, strict=True)]
+    information, vector = loadings.information(*made, z, numbers)
     Y, c = rng.standard_normal(J[own].shape), rng.uniform(0.1, 1, own.sum())
     for i, t in np.argwhere(J[own]):
         information[t] += np.outer(P[i], P[i]) / c[i]
@@ -134,8 +135,8 @@ def test_what_is_left_open_of_a_copy_is_never_less_than_without_it(seed, as_many
     if as_many_as_readings:
         phi, numbers = np.linalg.qr(phi)[0], J.sum(axis=0)
     z, made = loadings.released(copies, w, phi, numbers), loadings.design(P, noise, w, phi)
-    post = smooth(*loadings.information(made, z, numbers), dynamics)
-    left = loadings.unforeseen(copies, P, noise, (w, phi), made, numbers, post)
+    post = smooth(*loadings.information(*made, z, numbers), dynamics)
+    left = loadings.left_open(copies, P, noise, (w, phi), made, numbers, post)
 
     curves = dense_curves(dynamics, J, P, phi, w, noise, numbers)
     h = np.einsum("itit->it", curves)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flfl.model.state_space import RADIUS, Dynamics, first_dynamics, learn, smooth, stationary
+from flfl.constants import LARGEST_RADIUS
+from flfl.model.state_space import Dynamics, first_dynamics, learn, smooth, stationary
 from gaussian import condition, draw_dynamics, path_covariance, rows_of
 
 
@@ -71,7 +72,7 @@ def test_what_is_learnt_is_stable_and_has_noise(seed, k, N):
     known = np.tile(np.eye(k), (N, 1, 1)) * rng.choice([0.0, 1.0, 1e6], N)[:, None, None]
     h = np.einsum("tab,tb->ta", known, rng.standard_normal((N, k)).cumsum(axis=0))
     made = learn(smooth(known, h, first_dynamics(k, 1.0)).moments, N)
-    assert np.abs(np.linalg.eigvals(made.A)).max() < RADIUS + 1e-9
+    assert np.abs(np.linalg.eigvals(made.A)).max() < LARGEST_RADIUS + 1e-9
     assert np.linalg.eigvalsh(made.S).min() > 0
     again = smooth(known, h, made)
     assert np.isfinite(again.mean).all()

@@ -11,14 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flfl.constants import PILOT_LOWEST
 from flfl.errors import InputError
-from flfl.protocol import public
+from flfl.protocol import network as net
+from flfl.protocol.added_error import AddedError, error_in_time, ladder_up
 from flfl.protocol.client import REFUSALS, Finished
-from flfl.protocol.copier import AddedError, Copier, error_in_time, ladder_up
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.owner import LEAST_SHARE, Owner
+from flfl.protocol.owner import Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.schema import PROTOCOL, network_to_arrays
 from worlds import (
     NAMES,
     PLAN,
@@ -70,7 +72,7 @@ def from_sums(enemy, site):
     used = network.numbers >= len(rows)
     B = network.weights[rows, None] * network.phi[rows] / network.scale
     C, z = np.full((len(rows), len(used)), np.nan), np.zeros_like(network.z)
-    z[network.stretches[-1].used] = enemy.z
+    z[np.arange(z.shape[1]) < network.numbers[:, None]] = enemy.z
     for t in np.flatnonzero(used):
         k = network.numbers[t]
         C[:, t] = np.linalg.lstsq(B[:, :k].T, z[t, :k], rcond=None)[0]
@@ -85,7 +87,7 @@ def test_a_coordinator_that_makes_up_all_others_reads_the_copies(added):
     enemy = Hostile(np.random.default_rng(0), site, N)
     enemy.sizes = dict.fromkeys(NAMES, 3)
     enemy._made_up = liar(enemy)
-    stretch(enemy, site, ("publish", "release"), trial=0, start=0, stop=N)
+    stretch(enemy, site, ("publish", "release"), units=0, start=0, stop=N)
     solved, copies = from_sums(enemy, site), site.program.outgoing.copies
     seen = np.isfinite(solved)
     assert seen.mean() > 0.9  # it does get them
@@ -120,9 +122,9 @@ def test_runs_with_sums_of_the_attacker_s_choice_give_functions_of_the_copies(ad
         enemy = Hostile(np.random.default_rng(n), site, N)
         enemy.sizes = dict.fromkeys(NAMES, 3)
         enemy._made_up = liar(enemy)
-        stretch(enemy, site, ("publish", "release"), trial=0, start=0, stop=slots)
+        stretch(enemy, site, ("publish", "release"), units=0, start=0, stop=slots)
         enemy.z = 30 * enemy.rng.standard_normal(enemy.z.shape)
-        before = public.restart(site.program.state.network).dynamics
+        before = net.restart(site.program.state.network).dynamics
         stretch(enemy, site, ("begin",))
         functions.append(how_fitted(replace(site.program.state.network, dynamics=before)))
         values.append(enemy.P)
@@ -142,7 +144,7 @@ def test_runs_with_sums_of_the_attacker_s_choice_give_functions_of_the_copies(ad
 
 def how_fitted(network):
     """Loadings as linear functions of a sensor's copies (m, k, N)."""
-    rows, (post, _) = network.rows(TARGET), public.posterior(network)
+    rows, (post, _) = network.rows(TARGET), net.posterior(network)
     W = network.known[rows] / (network.r[rows, None] + network.sigma2[rows])
     squares = post.mean[:, :, None] * post.mean[:, None, :] + post.cov
     H = np.einsum("it,tab->iab", W, squares) + np.eye(post.mean.shape[1])
@@ -168,7 +170,7 @@ def test_no_message_carries_a_sum_of_errors_and_nothing_leaves_after_the_last():
     enemy = Hostile(np.random.default_rng(0), site, 240)
     enemy.number, enemy.P, enemy.r = 99, np.zeros((2, 4)), np.ones(2)
     enemy.signature = np.zeros(8, int)
-    enemy.earlier = {k: np.zeros(0, int) for k in ("head", "numbers", "arrays")}
+    enemy.earlier = network_to_arrays(run.network)
     for kind in PROTOCOL:
         assert outcome(site, enemy.ask(kind)) == f"Refusal: {REFUSALS[0]}"
 
@@ -184,7 +186,7 @@ def test_fifty_runs_that_stop_early_do_not_average_the_noise_out(forgotten):
         )
         enemy = Hostile(np.random.default_rng(n), site, N)
         stop = N if forgotten else int(enemy.rng.integers(100, N + 1))
-        stretch(enemy, site, ("publish", "release", "begin"), trial=0, start=0, stop=stop)
+        stretch(enemy, site, ("publish", "release", "begin"), units=0, start=0, stop=stop)
         read.append(site.program.outgoing.copies)
     times = np.isfinite(read).sum(axis=0)
     mean = np.nansum(read, axis=0) / np.where(times > 0, times, np.nan)
@@ -217,7 +219,7 @@ def test_no_plan_lowers_an_owner_s_added_error(own, wish):
     run = Federation(tables, plan, secure=False, added={TARGET: own}).carry()
     sigma = run.client().outgoing.sigma
     asked = least if own.units is None else np.full(2, 4.0)
-    share = LEAST_SHARE if own.units is None else 1.0  # units hold whatever a pilot says
+    share = PILOT_LOWEST if own.units is None else 1.0  # units hold whatever a pilot says
     assert (sigma[sigma > 0].reshape(2, -1) >= share * asked[:, None]).all()
     assert (sigma[:, 0] >= asked).all()
     if wish > 2 and own.units is None:
@@ -239,7 +241,7 @@ def test_a_crafted_pilot_lowers_the_noise_to_a_half_at_the_most():
         enemy.sizes = dict.fromkeys(NAMES, 3)
         start = 0
         for stop in (100, 200, 300, N):  # one pilot after another
-            stretch(enemy, site, ("publish", "release"), trial=0, start=start, stop=stop)
+            stretch(enemy, site, ("publish", "release"), units=0, start=start, stop=stop)
             # It knows the copies, so it can make up sums that fit them as well as it likes.
             enemy.z = enemy.z * float(enemy.rng.choice([1.0, 3.0, 0.1]))
             stretch(enemy, site, ("begin", "refit", "refit"))
@@ -247,7 +249,7 @@ def test_a_crafted_pilot_lowers_the_noise_to_a_half_at_the_most():
         sigma = site.program.outgoing.sigma
         ratios.append((sigma / s[:, None])[:, 100:])
     ratios = np.array(ratios)
-    assert ratios.min() >= LEAST_SHARE
+    assert ratios.min() >= PILOT_LOWEST
     assert ratios.min() < 1  # a pilot does lower it
     assert (read_out(mine, site.program.outgoing.copies) < 0.9).all()
 
@@ -280,6 +282,6 @@ def test_two_networks_with_one_store_share_every_copy():
 def test_signatures_of_others_cannot_be_made_up_without_their_keys():
     site = site_of(owner(table()))
     enemy = Hostile(np.random.default_rng(0), site, 240)
-    stretch(enemy, site, ("publish",), trial=0, start=0, stop=240)
+    stretch(enemy, site, ("publish",), units=0, start=0, stop=240)
     enemy._sign = lambda name, arrays: np.frombuffer(SIGNERS[TARGET].sign(b"?"), "<i8")
     assert outcome(site, enemy.ask("release")) == "Refusal: a signature is wrong"

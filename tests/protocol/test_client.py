@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from flfl.protocol.client import HANDLERS, REFUSALS, Fitted, Refusal, bound
 from flfl.protocol.messages import Question, decode, encode
 from flfl.protocol.owner import Outgoing
-from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, pack_text
-from flfl.protocol.state import network_to_arrays
+from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, network_to_arrays, pack_text
 from worlds import (
     NAMES,
     PLAN,
@@ -76,7 +75,7 @@ def made_up(draw):
     body, length = {}, draw(st.integers(0, 4))
     for name, part in PROTOCOL[kind].question.items():
         pick = st.one_of(st.just(length), st.integers(0, 5))
-        shape = tuple(draw(pick) if d == "*" else d for d in part.shape)
+        shape = tuple(draw(pick) if isinstance(d, str) else d for d in part.shape)
         values = st.sampled_from(NUMBERS if part.type == "float" else WHOLE)
         some = draw(st.lists(values, min_size=1, max_size=6))
         body[name] = np.resize(np.array(some, "f8" if part.type == "float" else "i8"), shape)
@@ -146,7 +145,7 @@ def test_a_wrong_order(honest, at):
         expected |= {"refit", "finish", "publish"}
     for kind in set(kinds) - expected:
         question = replace(kinds[kind], number=50 + at)
-        refuses(site, encode(question, PROTOCOL), "asked in a wrong order")
+        refuses(site, encode(question, PROTOCOL), "the question comes in a wrong order")
         at += 1
 
 
@@ -154,13 +153,13 @@ def test_a_wrong_order(honest, at):
 def test_slots_that_are_not_next(honest, start, stop):
     question = honest["run"][0]
     data = changed(question, start=np.array(start), stop=np.array(stop))
-    refuses(fresh("run"), data, "asked for slots that are not next")
+    refuses(fresh("run"), data, "these slots are not the next ones")
 
 
-@pytest.mark.parametrize("trial", [-1, 1, 2**62])
-def test_a_transform_that_is_not_in_the_plan(honest, trial):
-    data = changed(honest["run"][0], trial=np.array(trial))
-    refuses(fresh("run"), data, "asked for a transform that was not voted on")
+@pytest.mark.parametrize("units", [-1, 1, 2**62])
+def test_a_transform_that_is_not_in_the_plan(honest, units):
+    data = changed(honest["run"][0], units=np.array(units))
+    refuses(fresh("run"), data, "this transform and season were not agreed")
 
 
 @pytest.mark.parametrize("name", FACT_FIELDS)
@@ -175,7 +174,7 @@ def test_its_own_facts_in_another_shape_than_it_gave_them(honest, name):
 
 
 def test_sites_that_do_not_fit(honest):
-    question, code = honest["run"][1], "told of sites that do not fit"
+    question, code = honest["run"][1], "the sites' facts do not fit"
     body = question.body
     wrong = {
         "sites of no name": {"names": pack_text("a\nb\nc")},
@@ -207,7 +206,7 @@ def test_sums_that_do_not_fit(honest, what):
         "absent": {"present": present * (np.arange(4) != 1)},
         "huge": {"z": np.full_like(z, 1e12)},
     }[what]
-    refuses(site, changed(question, **arrays), "told of sums that do not fit")
+    refuses(site, changed(question, **arrays), "the sums do not fit")
 
 
 @pytest.mark.parametrize("what", ["own", "own r", "shape", "negative", "huge"])
@@ -223,7 +222,7 @@ def test_loadings_that_do_not_fit(honest, what):
         "negative": {"r": -r},
         "huge": {"P": P * np.where(own, 1, 1e200)[:, None]},
     }[what]
-    refuses(site, changed(question, **arrays), "told of loadings that do not fit")
+    refuses(site, changed(question, **arrays), "the loadings do not fit")
 
 
 # --- signatures, and another history
@@ -281,20 +280,20 @@ def test_sites_that_are_told_different_histories_find_out():
     night.run.verify = None
     other = network_to_arrays(replace(run.network, scale=1.5 * run.network.scale))
     with pytest.raises(Refusal, match="a signature is wrong"):
-        night.carry(change=alter("resume", "head", lambda _: other["head"]))
+        night.carry(change=alter("resume", "scale", lambda _: other["scale"]))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"scale": 0.0},
-        {"scale": np.inf},
         {"r": -1},
         {"site": 9},
         {"units_stop": -1},
         {"sensors": 0},
-        {"names": ("a", 3)},
-        {"names": "ab"},
+        {"names": ("b", "a")},
+        {"transform": "cube"},
+        {"stops": np.array([150, 150])},
     ],
 )
 def test_a_history_that_cannot_be_is_refused(wrong):
@@ -304,13 +303,13 @@ def test_a_history_that_cannot_be_is_refused(wrong):
         value = np.full_like(getattr(network, name), value)
     arrays = network_to_arrays(replace(network, **{name: value}))
     data = encode(Question("run", 1, "resume", "*", arrays), PROTOCOL)
-    refuses(site_of(owner(tables)), data, "told of another history than it saw")
+    refuses(site_of(owner(tables)), data, "the history is not the one it saw")
 
 
 def test_a_longer_history_than_its_own_is_refused():
     arrays = network_to_arrays(federation(n=300, secure=False).carry().network)
     data = encode(Question("run", 1, "resume", "*", arrays), PROTOCOL)
-    refuses(site_of(owner(table(n=N))), data, "told of another history than it saw")
+    refuses(site_of(owner(table(n=N))), data, "the history is not the one it saw")
 
 
 # --- what handlers are given
@@ -341,7 +340,7 @@ def test_the_bound_after_a_pilot_follows_from_copies():
     enemy = Hostile(np.random.default_rng(0), site, N)
     assert open_left(site) is None
     for kind in ("publish", "release", "begin"):
-        over = {"start": 0, "stop": 120, "trial": 0} if kind == "publish" else {}
+        over = {"start": 0, "stop": 120, "units": 0} if kind == "publish" else {}
         enemy.hear(outcome(site, enemy.ask(kind, **over)))
     first = open_left(site)
     site.program.owner.table.raw[:] = -1e3
@@ -351,6 +350,6 @@ def test_the_bound_after_a_pilot_follows_from_copies():
     site = site_of(owner(table()), few)
     enemy = Hostile(np.random.default_rng(0), site, N)
     for kind in ("publish", "release", "begin"):
-        over = {"start": 0, "stop": 20, "trial": 0} if kind == "publish" else {}
+        over = {"start": 0, "stop": 20, "units": 0} if kind == "publish" else {}
         enemy.hear(outcome(site, enemy.ask(kind, **over)))
     assert np.isinf(open_left(site)).all()  # too few copies say nothing

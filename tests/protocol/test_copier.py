@@ -15,18 +15,17 @@ from scipy import stats
 from flfl.errors import InputError
 from flfl.model.transforms import season_rows
 from flfl.protocol import copier
+from flfl.protocol.added_error import AddedError, Scale, error_in_time, ladder_up
 from flfl.protocol.copier import (
-    AddedError,
+    UNKNOWN,
     Copier,
     Readings,
-    Scale,
-    State,
-    error_in_time,
-    ladder_up,
     limit_in_order,
     running_mean,
+    same_readings,
 )
-from flfl.protocol.copy_store import Code, CopyError, CopyStore, Pin
+from flfl.protocol.copy_store import Code, CopyError, CopyStore
+from flfl.protocol.plan import Pin
 
 HOUR = 3600
 SECRET = bytes(range(32))
@@ -51,11 +50,12 @@ def copied(readings, store=None, slots=slice(None), sigma=1.0, s=1.0):
 
 
 def scale(readings):
-    return Scale.of(readings, season_rows(np.arange(len(readings.instants)), 0))
+    season = season_rows(np.arange(len(readings.instants)), 0)
+    return Scale.of(readings.raw, readings.known, readings.pin.transform, season)
 
 
-def added(setting, s, readings):
-    return setting.sigma(np.asarray(s), scale(readings), readings.pin.transform)
+def added(setting, s, readings, wish=0.0):
+    return setting.sigma(np.asarray(s), scale(readings), readings.pin.transform, wish)
 
 
 def refused(code, call, *arguments, **options):
@@ -144,7 +144,8 @@ def test_limits_are_those_of_the_slow_reference():
     new = rng.random((m, n)) < np.array([1, 0.9, 0.5, 0.1, 1, 0])[:, None]
     noise, instants = rng.standard_normal((m, n)), np.cumsum(rng.integers(1, 4, n)) * HOUR
     sigma, s = np.array([1, 0.5, 0, 2, 0, 1.0]), np.array([1, 2, 1, 0.5, 0, 1.0])
-    fast, _, _ = limit_in_order(Z, new, noise, sigma, s, instants, HOUR, State.unknown(m))
+    start = np.zeros(m, int), np.zeros(m), np.full(m, UNKNOWN)
+    fast, _, _ = limit_in_order(Z, new, noise, sigma, s, instants, HOUR, start)
     slow = [
         slow_reference(*row, instants, HOUR) for row in zip(Z, new, noise, sigma, s, strict=True)
     ]
@@ -234,7 +235,7 @@ def spike_from_two_copies():
     readings, store = changed(table(m=30, missing=0), np.s_[:, 200], 1000.0), CopyStore()
     copied(readings, store, slice(0, 200))
     last = [store.last(sensor) for sensor in readings.ids]
-    edge = np.array([each.value + 3 * np.sqrt(each.variance + 2 + 1) for each in last])
+    edge = np.array([value + 3 * np.sqrt(variance + 2 + 1) for _, value, variance in last])
     limited = copied(readings, store, slice(200, 201)).values[:, 200]
     free = copied(readings, slots=slice(200, 201)).values[:, 200]  # a first copy has no limit
     return np.abs(edge + free - limited - readings.raw[:, 200])
@@ -394,6 +395,18 @@ def test_stuck_sensors_and_zeros_are_not_one_sensor():
     raw[2, ::40] = readings.raw[2, ::40]
     copies = copied(replace(readings, raw=raw))
     assert copies.known.all()
+
+
+def test_equal_readings_show_in_their_tags():
+    tags = np.arange(1, 41, dtype=np.uint64)
+    most, few = tags.copy(), tags.copy()
+    most[:7] += np.uint64(1000)  # 33 of 40
+    few[:8] += np.uint64(1000)  # 32 of 40: not more than 80 %
+    assert same_readings(tags, {"few": few}) is None
+    assert same_readings(tags, {"few": few, "most": most}) == "most"
+    short = np.where(np.arange(40) < 19, tags, np.uint64(0))
+    assert same_readings(short, {"a": tags}) is None
+    assert same_readings(tags, {"a": short}) is None
 
 
 @pytest.mark.parametrize("pin", [Pin("sqrt", HOUR), Pin("none", 2 * HOUR), Pin("none", HOUR, 1800)])
@@ -557,15 +570,15 @@ def test_sensors_of_which_nothing_is_known_stay_at_home():
 
 def test_nobody_lowers_an_owner_s_setting():
     readings, s = table(m=2), np.array([0.5, 4.0])
-    owner, network = AddedError(units=2.0), AddedError(1.0)
-    np.testing.assert_allclose(added(owner.stricter(network), s, readings), [2, 4])
-    np.testing.assert_allclose(added(network.stricter(owner), s, readings), [2, 4])
-    np.testing.assert_allclose(added(owner.stricter(AddedError(0.0)), s, readings), [2, 2])
-    thrice = owner.stricter(network).stricter(AddedError(units=8.0))
-    np.testing.assert_allclose(added(thrice, s, readings), [8, 8])
+    own, multiple = AddedError(units=2.0), AddedError(1.0)
+    np.testing.assert_allclose(added(own, s, readings, wish=1.0), [2, 4])
+    np.testing.assert_allclose(added(own, s, readings, wish=0.0), [2, 2])
+    np.testing.assert_allclose(added(multiple, s, readings, wish=4.0), [2, 16])
+    np.testing.assert_allclose(added(multiple, s, readings, wish=0.5), [0.5, 4])
+    np.testing.assert_allclose(added(AddedError(0.0), s, readings, wish=1.0), [0.5, 4])
     unknown = np.array([np.nan, 4.0])
-    np.testing.assert_allclose(added(owner.stricter(network), unknown, readings), [2, 4])
-    assert np.isnan(added(network.stricter(owner), unknown, readings)[0])
+    np.testing.assert_allclose(added(own, unknown, readings, wish=1.0), [2, 4])
+    assert np.isnan(added(multiple, unknown, readings, wish=1.0)[0])
 
 
 @pytest.mark.parametrize(

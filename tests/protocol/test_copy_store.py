@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flfl.errors import InputError
-from flfl.protocol.copy_store import Block, CopyError, CopyStore, Pin, same_readings
+from flfl.protocol.copy_store import Block, CopyError, CopyStore
+from flfl.protocol.plan import Pin
 
 HOUR = 3600
 
@@ -58,7 +59,7 @@ def test_any_appends_read_back_as_from_a_dictionary(appends):
         np.testing.assert_array_equal(sigmas, expected[:, 1])
         own = sorted(t for s, t in model if s == sensor)
         last = store.last(sensor)
-        assert (last and last.instant) == (own[-1] if own else None)
+        assert (last and last[0]) == (own[-1] if own else None)
 
 
 def test_what_is_no_block_is_refused():
@@ -183,7 +184,7 @@ def test_a_lost_store_never_gives_second_copies_silently(tmp_path):
     backup = store.read_bytes()
     store.unlink()
     message = refused("store missing", CopyStore.open, store, marker)
-    assert "restore it" in message
+    assert "restore" in message
     assert "start_after" in message
     refused("store missing", CopyStore.create, store, marker)
     refused("store missing", CopyStore, store)
@@ -250,7 +251,6 @@ def test_numbers_from_readings_are_held_from_the_first_time_on():
     store.pin("a", pin, [1.0, 2.0, np.nan, 0.0, np.inf])
     store.pin("a", pin, np.full(5, 7.0))
     np.testing.assert_array_equal(store.held("a"), [1.0, 2.0, np.nan, 0.0, np.inf])
-    assert store.error("a") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -311,18 +311,6 @@ def test_aliases_that_would_join_or_lose_copies_are_refused():
     store.alias("b", "b")
     assert store.is_own("b")
     assert not store.is_own("c")
-
-
-def test_equal_readings_are_told_by_their_tags():
-    tags = np.arange(1, 41, dtype=np.uint64)
-    most, few = tags.copy(), tags.copy()
-    most[:7] += np.uint64(1000)  # 33 of 40
-    few[:8] += np.uint64(1000)  # 32 of 40: not more than 80 %
-    assert same_readings(tags, {"few": few}) is None
-    assert same_readings(tags, {"few": few, "most": most}) == "most"
-    short = np.where(np.arange(40) < 19, tags, np.uint64(0))
-    assert same_readings(short, {"a": tags}) is None
-    assert same_readings(tags, {"a": short}) is None
 
 
 def test_stored_tags_are_found_at_their_instants():

@@ -12,9 +12,10 @@ import pytest
 
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError, InputError
-from flfl.model.geometry import map_box, to_plane
+from flfl.model.basis import map_box, to_plane
+from flfl.protocol.added_error import AddedError
 from flfl.protocol.client import Client
-from flfl.protocol.copier import AddedError, Copier
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.journal import (
     DurableCoordinator,
@@ -25,10 +26,9 @@ from flfl.protocol.journal import (
 )
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.schema import PROTOCOL, network_to_arrays
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
-from flfl.protocol.state import network_to_arrays
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Identity, Roster, SecureClient, SecureServer
 from flfl.transport import local

@@ -7,8 +7,9 @@ import pytest
 
 from flfl import FLFL
 from flfl.estimators.saved_model import load_model, save_model
+from flfl.protocol.added_error import AddedError
 from flfl.protocol.client import Refusal
-from flfl.protocol.copier import AddedError, Copier
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
 from flfl.protocol.owner import Owner
 from worlds import (
@@ -24,12 +25,12 @@ from worlds import (
     table,
 )
 
-TRIAL = ("none", 0)
+UNITS = ("none", 0)
 ALL = slice(0, 240)
 
 
-def copies(made, slots=ALL, wish=1.0, trial=TRIAL):
-    return made.copy(trial, slots, wish)
+def copies(made, slots=ALL, wish=1.0, units=UNITS):
+    return made.copy(units, slots, wish)
 
 
 def in_store(t, store):
@@ -200,12 +201,12 @@ def window(t, start, stop):
 def test_later_windows_and_readings_tell_nothing_of_the_scale(added, transform):
     mine, store = table(n=400, missing=0), CopyStore()
     mine.raw[:] = np.abs(mine.raw) + 10
-    copies(owner(window(mine, 0, 120), store, added), slice(0, 10), trial=(transform, 0))
+    copies(owner(window(mine, 0, 120), store, added), slice(0, 10), units=(transform, 0))
     loud = replace(mine, raw=np.round(9 * mine.raw))  # louder, higher and coarser
-    trial, seen = (transform, 0), []
+    units, seen = (transform, 0), []
     for start, stop in ((0, 400), (10, 110), (100, 400), (1, 60)):
         later = copy_of(store, mine)
-        out = copies(owner(window(loud, start, stop), later, added), slice(0, 399), 1.0, trial)
+        out = copies(owner(window(loud, start, stop), later, added), slice(0, 399), 1.0, units)
         seen.append(np.unique(out.sigma[out.sigma > 0]))
     first = {float(store.read(sensor, mine.instants[:1])[1][0]) for sensor in mine.ids}
     assert all(sorted(first) == sigma.tolist() for sigma in seen)
@@ -223,7 +224,7 @@ def test_a_window_s_pilot_and_settings_are_all_that_changes_the_noise():
 
 
 def copies_with(made, bound):
-    return made.copy(TRIAL, slice(100, 400), 1.0, bound).sigma[:, 200]
+    return made.copy(UNITS, slice(100, 400), 1.0, bound).sigma[:, 200]
 
 
 def test_a_saved_model_holds_its_sensors_to_their_scale(tmp_path):
@@ -256,9 +257,9 @@ def test_a_table_with_a_sensor_under_both_its_names_leaves_the_second_at_home():
 
 
 @pytest.mark.parametrize(
-    ("trial", "step"), [(("sqrt", 0), 3600), (("none", 24), 3600), (("none", 0), 7200)]
+    ("units", "step"), [(("sqrt", 0), 3600), (("none", 24), 3600), (("none", 0), 7200)]
 )
-def test_another_transform_season_or_step_is_refused(trial, step):
+def test_another_transform_season_or_step_is_refused(units, step):
     store, mine = CopyStore(), table()
     copies(owner(mine, store))
     if step == 7200:
@@ -266,9 +267,9 @@ def test_another_transform_season_or_step_is_refused(trial, step):
             mine, raw=mine.raw[:, ::2], known=mine.known[:, ::2], positions=mine.positions[::2],
             instants=mine.instants[::2], step=step,
         )  # fmt: skip
-    plan = replace(PLAN, transform=trial[0], season=trial[1])
+    plan = replace(PLAN, transform=units[0], season=units[1])
     client = site_of(owner(mine, store), plan).program
-    question = {"trial": np.array(0), "start": np.array(0), "stop": np.array(100)}
+    question = {"units": np.array(0), "start": np.array(0), "stop": np.array(100)}
     with pytest.raises(Refusal, match="cannot be copied"):
         client.answer("publish", question)
 

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from flfl import FLFL
+from flfl.constants import PUBLISHED_DIGITS
 from flfl.datasets.synthetic import synthesize
 from flfl.model.transforms import BACKWARD
-from flfl.protocol.copier import AddedError, Copier
-from flfl.protocol.owner import Outgoing, Owner, Table, digests
-from flfl.protocol.publish import DIGITS, published
+from flfl.protocol.added_error import AddedError
+from flfl.protocol.copier import Copier
+from flfl.protocol.finish import published
+from flfl.protocol.network import posterior
+from flfl.protocol.owner import Owner, Table
 
 
 @pytest.fixture(scope="module", params=["none", "sqrt", "log1p"])
@@ -21,17 +24,17 @@ def run(request):
     return table, model.remembered_
 
 
-def outgoing(kept):
-    return Outgoing(digests(kept.ids), np.zeros((len(kept.ids), 2)), copies=kept.copies)
+def shown_by(network, ids, copies):
+    return published(network, posterior(network)[0], ids, copies)
 
 
 def test_copies_stand_where_readings_are(run):
     table, remembered = run
     for kept in remembered.sites.values():
-        shown = published(remembered.network, outgoing(kept))
+        shown = shown_by(remembered.network, kept.ids, kept.copies)
         there = np.isfinite(kept.copies)
         exact = BACKWARD[remembered.network.transform](kept.copies)
-        np.testing.assert_allclose(shown[there], exact[there], rtol=10.0 ** (1 - DIGITS))
+        np.testing.assert_allclose(shown[there], exact[there], rtol=10.0 ** (1 - PUBLISHED_DIGITS))
         np.testing.assert_array_equal(there.T, table.values[list(kept.ids)].notna())
         assert np.isfinite(shown).all()
 
@@ -40,7 +43,7 @@ def test_a_gap_is_filled_from_the_others_copies(run):
     table, remembered = run
     network = remembered.network
     kept = remembered.sites["b"]
-    shown = published(network, outgoing(kept))
+    shown = shown_by(network, kept.ids, kept.copies)
     clean = table.values[list(kept.ids)].to_numpy().T
     gaps = np.isnan(clean)
     # The made-up fields are smooth in time: what lies beside a gap tells what is in it.
@@ -53,7 +56,7 @@ def test_the_order_of_the_sensors_does_not_matter(run):
     _, remembered = run
     kept = remembered.sites["c"]
     back = replace(kept, ids=kept.ids[::-1], copies=kept.copies[::-1])
-    one, two = (published(remembered.network, outgoing(k)) for k in (kept, back))
+    one, two = (shown_by(remembered.network, k.ids, k.copies) for k in (kept, back))
     assert one.tobytes() == two[::-1].tobytes()
 
 
@@ -62,7 +65,7 @@ def test_a_sensor_that_stayed_at_home_is_not_published(run):
     kept = remembered.sites["a"]
     copies = kept.copies.copy()
     copies[1] = np.nan
-    shown = published(remembered.network, replace(outgoing(kept), copies=copies))
+    shown = shown_by(remembered.network, kept.ids, copies)
     assert np.isnan(shown[1]).all()
     assert np.isfinite(shown[0]).all()
 
@@ -81,7 +84,7 @@ def test_equal_copies_give_equal_bytes(run):
             network.positions, kept.instants, remembered.step,
         )  # fmt: skip
         owner = Owner(given, Copier(rng.bytes(32), remembered.store("b")), AddedError())
-        trial = network.transform, network.season
-        out = owner.copy(trial, slice(0, network.n_slots), network.plan.added_error)
-        shown.add(published(network, out).tobytes())
+        units = network.transform, network.season
+        out = owner.copy(units, slice(0, network.n_slots), network.plan.added_error)
+        shown.add(shown_by(network, kept.ids, out.copies).tobytes())
     assert len(shown) == 1

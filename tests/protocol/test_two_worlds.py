@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl.errors import FLFLError
+from flfl.protocol.added_error import AddedError
 from flfl.protocol.client import Client, Fitted, Joined, Published, Refusal, Released
-from flfl.protocol.copier import AddedError, Copier
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.state import network_to_arrays
+from flfl.protocol.schema import network_to_arrays
 from worlds import (
     BOX,
     NAMES,
@@ -83,13 +84,13 @@ def play(worlds, moves, seed, earlier):
 schedules = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(WILD)), min_size=3, max_size=14)
 
 
-@pytest.mark.parametrize("trial", [("none", 0), ("sqrt", 0), ("log1p", 24)])
+@pytest.mark.parametrize("units", [("none", 0), ("sqrt", 0), ("log1p", 24)])
 @settings(max_examples=120)
 @given(moves=schedules, seed=st.integers(0, 2**32))
-def test_a_hostile_coordinator_gets_the_same_bytes(earlier, trial, moves, seed):
-    plan = replace(PLAN, transform=trial[0], season=trial[1])
+def test_a_hostile_coordinator_gets_the_same_bytes(earlier, units, moves, seed):
+    plan = replace(PLAN, transform=units[0], season=units[1])
     mine = table(n=N)
-    play(Worlds.of(mine, unrelated(mine, trial), "noise", plan), moves, seed, earlier)
+    play(Worlds.of(mine, unrelated(mine, units), "noise", plan), moves, seed, earlier)
 
 
 @pytest.mark.parametrize("added", [AddedError(), AddedError(units=3.0), AddedError(0.25)])
@@ -135,8 +136,8 @@ def said(run):
 
 @pytest.mark.parametrize("secure", [True, False])
 def test_honest_runs_reruns_and_warm_starts(secure):
-    trial, mine = ("none", 0), table(n=440)
-    theirs = unrelated(mine, trial)
+    units, mine = ("none", 0), table(n=440)
+    theirs = unrelated(mine, units)
     tables = {name: table(name, n=440) for name in NAMES}
     run = Federation(tables, secure=secure).carry()
     assert run.traffic.exchanges["publish"] == 2  # a pilot came first
@@ -152,9 +153,9 @@ def test_honest_runs_reruns_and_warm_starts(secure):
     longer = {name: table(name, n=500) for name in NAMES}
     before = copy_of(store, mine)
     night = Federation(longer, secure=secure, stores=run.stores, earlier=run.network).carry()
-    other = unrelated(longer[TARGET], trial)
+    other = unrelated(longer[TARGET], units)
     other.raw[:, :440] = theirs.raw[:, ::-1]
-    other = unrelated(replace(other, raw=other.raw), trial, seed=5)
+    other = unrelated(replace(other, raw=other.raw), units, seed=5)
     assert replayed(night, other, store, before) == said(night)
     kinds = ("resume", "publish", "release", "begin", "finish")
     assert night.traffic.exchanges == dict.fromkeys(kinds, 1)
@@ -304,7 +305,7 @@ def test_no_reading_makes_a_site_fail(seed, spikes, level, size, missing, transf
     )
     enemy = Hostile(rng, site, 150)
     for kind in ("vote", "publish", "release", "begin", "refit", "finish"):
-        over = {"start": 0, "stop": 150, "trial": 0} if kind == "publish" else {}
+        over = {"start": 0, "stop": 150, "units": 0} if kind == "publish" else {}
         answer = outcome(site, enemy.ask(kind, **over))
         assert isinstance(answer, bytes), (kind, answer)
         enemy.hear(answer)
@@ -318,11 +319,11 @@ def test_the_vote_is_cast_once():
     """Votes on many plans would be as many tests of the readings: a site has one vote, for ever."""
     mine, store = table(n=N), CopyStore()
     plans = [replace(PLAN, transform=None, season=None, period=p) for p in (24, 12, 7, 0)]
-    first = owner(mine, store).vote(plans[0].trials())
+    first = owner(mine, store).vote(plans[0].units())
     for plan in plans:
         made = [
-            Owner(t, Copier(secret(TARGET), store), AddedError()).vote(plan.trials())
+            Owner(t, Copier(secret(TARGET), store), AddedError()).vote(plan.units())
             for t in (mine, odd(mine), replace(mine, raw=-mine.raw))
         ]
         assert len({(out.vote, out.negative) for out in made}) == 1
-        assert plan.trials()[made[0].vote][0] == plans[0].trials()[first.vote][0]
+        assert plan.units()[made[0].vote][0] == plans[0].units()[first.vote][0]

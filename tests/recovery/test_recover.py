@@ -120,7 +120,7 @@ def test_the_added_error_is_in_the_units_of_the_readings(network):
     np.testing.assert_allclose(two.added_error.dropna(), 2.0, rtol=0.1)
     assert two.summary()["added_error"]["median"] == two.added_error.median()
     first = two.summary()["guarantee"][0]
-    assert (first["readings"], round(first["told_apart"], 2)) == (1, 0.69)
+    assert (first["readings"], round(first["best_guess"], 2)) == (1, 0.69)
     for method in ("linear", "lfa", "alone", "pooled"):
         without = recover(values, sensors, method=method, self_test=False)
         assert without.added_error.isna().all()

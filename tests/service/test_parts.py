@@ -16,9 +16,9 @@ from flfl.codec import pack, unpack
 from flfl.config import CoordinatorSettings, ReportSettings, SiteSettings, Terms, read_settings
 from flfl.errors import InputError
 from flfl.io.grid import infer_grid, natural_period
-from flfl.protocol.copier import AddedError, Readings
-from flfl.protocol.copy_store import Pin
-from flfl.protocol.plan import Plan
+from flfl.protocol.added_error import AddedError
+from flfl.protocol.copier import Readings
+from flfl.protocol.plan import Pin, Plan
 from flfl.service import keys
 from flfl.service.agreement import Agreement, AgreementError, check_terms, unpack_network
 from flfl.service.coordinator import Setup

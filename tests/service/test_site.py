@@ -171,15 +171,15 @@ def test_what_goes_wrong_with_a_question_is_told_by_code_only(service, monkeypat
     site = service()
     call(site, "c1")
     run = announce(site, 1, "c1").run
-    site.take(Heard("to", "north", question(run, 1, "publish", trial=0, start=5, stop=9)))
+    site.take(Heard("to", "north", question(run, 1, "publish", units=0, start=5, stop=9)))
 
-    def breaks(trials):
+    def breaks(units):
         raise ValueError("reading 12.5 at station 7")
 
     monkeypatch.setattr(site.state.client.owner, "vote", breaks)
     site.take(Heard("to", "north", question(run, 2, "vote")))
     told = [message.about["why"] for message in site.link.heard("refused")]
-    assert told == ["asked for slots that are not next", NOT_TOLD]
+    assert told == ["these slots are not the next ones", NOT_TOLD]
     assert "12.5" in site.problem
     assert "12.5" not in str(site.link.said)
 

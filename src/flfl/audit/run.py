@@ -35,9 +35,8 @@ from flfl.model import loadings
 from flfl.paper.estimator import PaperFLFL
 from flfl.paper.objective import Weights
 from flfl.paper.scaling import Scaling
-from flfl.protocol import public
-from flfl.protocol.guarantee import read_at_most
-from flfl.protocol.public import Network
+from flfl.protocol.added_error import read_at_most
+from flfl.protocol.network import Network, posterior
 
 Tell = Callable[[str], None]
 
@@ -265,7 +264,7 @@ def _wrong_loadings(case: Case) -> list[str]:
         net, N = refit.network, refit.network.n_slots
         stored, J = case.stored[: len(net.r), :N], net.known.astype(float)
         C = J * np.nan_to_num((stored - offsets_of(net, case.stored, net)) / net.scale)
-        post, _ = public.posterior(net)
+        post, _ = posterior(net)
         P, r = loadings.fit_loadings(C, J, net.sigma2, post, net.r)
         P, _ = loadings.rounded(P, r, J, net.sigma2, post)
         answered = np.isfinite(refit.P).all(axis=1)

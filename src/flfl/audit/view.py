@@ -32,8 +32,8 @@ from flfl.io.files import write_files
 from flfl.io.sensors import Sensors
 from flfl.model.state_space import Dynamics, Posterior, smooth
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
+from flfl.protocol.network import Network
 from flfl.protocol.owner import digests
-from flfl.protocol.public import Network
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Ask, Replies
 from flfl.protocol.traffic import Traffic

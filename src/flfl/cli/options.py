@@ -19,7 +19,7 @@ from flfl.io.read import read_readings
 from flfl.io.sensors import EACH, Sensors, read_sensors, read_sites
 from flfl.io.table import Table
 from flfl.methods import find, methods
-from flfl.protocol.copier import AddedError
+from flfl.protocol.added_error import AddedError
 from flfl.recovery.rules import Rules
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -18,15 +18,15 @@ from flfl.estimators.owners import Partition, Sites, partition
 from flfl.estimators.saved_model import Kept, Remembered
 from flfl.io.grid import Grid
 from flfl.io.sensors import Sensors
-from flfl.model.geometry import map_box, to_plane
-from flfl.protocol import home
-from flfl.protocol.client import Client, Published, Refusal
-from flfl.protocol.copier import AddedError, Copier
+from flfl.model.basis import map_box, to_plane
+from flfl.protocol.added_error import AddedError
+from flfl.protocol.client import Client, Finished, Refusal
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.home import Effort
-from flfl.protocol.owner import Outgoing, Owner, Table, Trial
+from flfl.protocol.finish import Effort, OwnPart, finish_at_home
+from flfl.protocol.network import Network, shared_posterior
+from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
-from flfl.protocol.public import Network
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination, Progress
 from flfl.protocol.session import Coordinator, Site, Witness
@@ -34,8 +34,7 @@ from flfl.secagg import LEAST_SITES
 from flfl.transport import local
 from flfl.transport.local import Tap
 
-Own = tuple[np.ndarray, Outgoing, Array]
-Job = tuple[Table, Trial, Network | None, Own | None, Array]
+Job = tuple[Table, tuple[str, int], Network | None, OwnPart | None, Array]
 """An owner's finish at home: its table, transform and season, the public state, its own part of
 that, and the added error of its sensors."""
 
@@ -252,11 +251,11 @@ class FLFL(BaseRecoverer):
             jobs = []
             for table in tables:
                 owner = Owner(table, Copier(bytes(32), CopyStore()), AddedError())
-                transform, season = plan.trials()[owner.vote(plan.trials()).vote]
+                transform, season = plan.units()[owner.vote(plan.units()).vote]
                 negative = (table.raw[table.known] < 0).any()
-                trial = ("none" if negative else transform), season
-                jobs.append((table, trial, None, None, np.full(len(table.ids), np.nan)))
-            self.settings_: dict[str, Any] = {table.name: trial for table, trial, *_ in jobs}
+                units = ("none" if negative else transform), season
+                jobs.append((table, units, None, None, np.full(len(table.ids), np.nan)))
+            self.settings_: dict[str, Any] = {table.name: units for table, units, *_ in jobs}
         return self._finish(jobs, Y, finish)
 
     def _join(self, network: Network, Y: Array, positions: Array, sensors: Sensors) -> Array:
@@ -266,9 +265,9 @@ class FLFL(BaseRecoverer):
                 f"{Y.shape[1]} slots, but the model has {network.n_slots}",
                 remedy="Give the new sensors' readings at the slots that were fitted",
             )
-        trial = network.transform, network.season
+        units = network.transform, network.season
         tables = self._tables(Y, positions, sensors, None)
-        jobs: list[Job] = [(t, trial, network, None, np.full(len(t.ids), np.nan)) for t in tables]
+        jobs: list[Job] = [(t, units, network, None, np.full(len(t.ids), np.nan)) for t in tables]
         return self._finish(jobs, Y)
 
     def _tables(
@@ -326,13 +325,13 @@ class FLFL(BaseRecoverer):
         names = [table.name for table in tables]
         self._decide_secure(len(names))
         sums, hiding = local.secure(names) if self.secure_ else (None, {})
-        clients = []
+        clients, infer = [], shared_posterior()
         for table in tables:
             secret = hashlib.sha256(f"flfl {self.random_state} {table.name}".encode()).digest()
             store = CopyStore() if warm is None else warm.store(table.name)
             owner = Owner(table, Copier(secret, store), added)
-            clients.append(Client(owner, plan, hiding.get(table.name)))
-        run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress)
+            clients.append(Client(owner, plan, hiding.get(table.name), infer))
+        run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress, infer=infer)
         sites = [Site(n, c, PROTOCOL, hiding.get(n)) for n, c in zip(names, clients, strict=True)]
         program = run.program()
         coordinator = Coordinator(
@@ -346,16 +345,16 @@ class FLFL(BaseRecoverer):
         network = run.network
         assert network is not None
         self.network_ = network
-        trial = network.transform, network.season
-        self.settings_ = {"transform": trial[0], "season": trial[1], "rank": network.P.shape[1]}
+        units = network.transform, network.season
+        self.settings_ = {"transform": units[0], "season": units[1], "rank": network.P.shape[1]}
         self.n_rounds_ = self.traffic_.rounds
         jobs: list[Job] = []
         kept = {}
         for table, client in zip(tables, clients, strict=True):
-            assert isinstance(client.state, Published)
+            assert isinstance(client.state, Finished)
             out, store = client.outgoing, client.owner.store
-            own = network.rows(table.name), out, client.state.offsets
-            jobs.append((table, trial, network, own, client.owner.in_units(out, trial[0])))
+            own = OwnPart(network.rows(table.name), out.copies, client.state.offsets)
+            jobs.append((table, units, network, own, client.owner.in_units(out, units[0])))
             copies, sigmas = zip(*(store.read(i, table.instants) for i in table.ids), strict=True)
             held = np.array([store.held(sensor) for sensor in table.ids])
             kept[table.name] = Kept(
@@ -386,14 +385,15 @@ class FLFL(BaseRecoverer):
         hour, step = pd.Timedelta(hours=1), self.step_
         per_hour = max(hour / step, 1.0) if isinstance(step, pd.Timedelta) else 1.0
         parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
-        for table, trial, network, own, noise in jobs:
+        infer = shared_posterior()
+        for table, units, network, own, noise in jobs:
             at = self.partition_.members[table.name]
             self.added_error_[at] = noise
             if finish:
                 draws = f"flfl {self.random_state} draws {table.name}".encode()
                 seed = int.from_bytes(hashlib.sha256(draws).digest()[:4], "little")
                 effort = Effort(self.effort == "full", self.coverage, self.period_, seed, per_hour)
-                made = home.finish(table, effort, trial, network, own)
+                made = finish_at_home(table, effort, units, network, own, infer)
                 parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
         estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)
         return estimate.T

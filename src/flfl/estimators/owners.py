@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.io.sensors import EACH, Sensors, sensors_from_frame
-from flfl.model.geometry import find_regions
+from flfl.model.basis import find_regions
 
 Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
 

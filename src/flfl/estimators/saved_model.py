@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import InputError, explained
 from flfl.io.files import write_files
-from flfl.protocol.copy_store import Block, CopyStore, Pin
-from flfl.protocol.plan import Plan
-from flfl.protocol.public import Network
-from flfl.protocol.state import network_from_arrays, network_to_arrays
+from flfl.protocol.copy_store import Block, CopyStore
+from flfl.protocol.network import Network
+from flfl.protocol.plan import Pin, Plan
+from flfl.protocol.schema import network_from_arrays, network_to_arrays
 
 FORMAT = 5
 

@@ -1,4 +1,4 @@
-"""Smooth functions on a map: how the readings of a slot are added up.
+"""The map: places on it, regions of it, and the functions by which copies of a slot are added up.
 
 The functions are fixed when a network is founded: a constant and Gaussian bumps on a full grid over
 the published box, made orthonormal on that grid, from smooth to detailed. They do not change when
@@ -9,60 +9,36 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import BUMP_WIDTH
+
+if TYPE_CHECKING:
+    from flfl.io.columns import CoordinateKind
+
 Array = NDArray[np.float64]
+Box = tuple[tuple[float, float], tuple[float, float]]
 
-WIDTH = 0.8
-"""Width of a bump, in distances between bumps."""
+EARTH_RADIUS_METRES = 6_371_008.8
 _FAINT = 1e-6
-"""Functions fainter than that, relative to the strongest, are not told apart from rounding."""
+"""Functions fainter than that, relative to the strongest, are rounding."""
 
 
-@dataclass(frozen=True)
-class Basis:
-    """Smooth functions on a box of the map.
+def smooth_basis(places: Array, box: Box, size: int) -> Array:
+    """The first ``size`` functions over a box at some places (M, 2): (M, size).
 
-    Attributes
-    ----------
-    low, high : (2,) corners of the box
-    side : bumps along each side
-    mixture : (1 + side^2, size) the functions as mixtures of a constant and the bumps
-    """
-
-    low: Array
-    high: Array
-    side: int
-    mixture: Array
-
-    def at(self, places: Array) -> Array:
-        """The functions at some places (M, 2): (M, size)."""
-        return _bumps(places, self.low, self.high, self.side) @ self.mixture
-
-
-def _bumps(places: Array, low: Array, high: Array, side: int) -> Array:
-    """A constant and ``side`` x ``side`` Gaussian bumps over the unit square (M, 1 + side^2)."""
-    span = np.maximum(high - low, 1e-9)
-    x = np.clip((places - low) / span, -0.25, 1.25)
-    step = 1.0 / max(side - 1, 1)
-    knots = step * np.arange(side)
-    along = np.exp(-0.5 * ((x[:, :, None] - knots) / (WIDTH * step)) ** 2)
-    bumps = np.einsum("ma,mb->mab", along[:, 0], along[:, 1]).reshape(len(places), -1)
-    return np.column_stack([np.ones(len(places)), bumps])
-
-
-def smooth_basis(low: Array, high: Array, size: int) -> Basis:
-    """``size`` functions over a box, of mean square one and orthogonal on its grid.
+    With the bumps on a fine grid of the box as columns of ``B = U d V'``, they are ``B V / d``: of
+    mean square one and orthogonal on the grid. There are fewer where the rest is rounding.
 
     Examples
     --------
-    >>> basis = smooth_basis(np.zeros(2), np.ones(2), 4)
-    >>> basis.at(np.array([[0.5, 0.5]])).shape
-    (1, 4)
+    >>> smooth_basis(np.array([[0.5, 0.5]]), ((0.0, 0.0), (1.0, 1.0)), 4).round(2)
+    array([[ 1.24, -0.  , -0.  , -0.  ]])
     """
+    low, high = np.array(box, dtype=float)
     side = int(np.ceil(np.sqrt(max(size - 1, 1)))) + 1
     fine = np.linspace(0.0, 1.0, 3 * side)
     grid = low + (high - low) * np.stack(np.meshgrid(fine, fine), -1).reshape(-1, 2)
@@ -71,10 +47,19 @@ def smooth_basis(low: Array, high: Array, size: int) -> Basis:
     kept = int(min((d > _FAINT * d[0]).sum(), size))
     mixture = (Vt[:kept] / d[:kept, None]).T / np.linalg.norm(B, axis=0)[:, None]
     mixture *= np.sqrt(len(grid))
-    # The sign of a singular vector is anybody's choice: the first large entry is positive.
+    # The sign of a singular vector is anybody's choice: the largest entry is positive.
     strongest = np.abs(mixture).argmax(axis=0)
     mixture *= np.sign(mixture[strongest, np.arange(kept)])
-    return Basis(low, high, side, mixture)
+    return _bumps(places, low, high, side) @ mixture
+
+
+def _bumps(places: Array, low: Array, high: Array, side: int) -> Array:
+    """A constant and ``side`` x ``side`` Gaussian bumps over the box (M, 1 + side^2)."""
+    x = np.clip((places - low) / np.maximum(high - low, 1e-9), -0.25, 1.25)
+    step = 1.0 / max(side - 1, 1)
+    along = np.exp(-0.5 * ((x[:, :, None] - step * np.arange(side)) / (BUMP_WIDTH * step)) ** 2)
+    bumps = np.einsum("ma,mb->mab", along[:, 0], along[:, 1]).reshape(len(places), -1)
+    return np.column_stack([np.ones(len(places)), bumps])
 
 
 def keyed_signs(names: Sequence[bytes], size: int) -> Array:
@@ -91,3 +76,104 @@ def keyed_signs(names: Sequence[bytes], size: int) -> Array:
         bits = np.unpackbits(np.frombuffer(text, np.uint8))[: size - 1]
         rows[i, 1:] = 2.0 * bits - 1.0
     return rows
+
+
+def to_metric(coordinates: Array, kind: CoordinateKind) -> Array:
+    """Coordinates in a space where Euclidean distance means distance.
+
+    Latitude and longitude become points on the globe (chords in metres), so that neither the
+    date line nor the poles tear a region apart; metric coordinates stay as they are.
+
+    Parameters
+    ----------
+    coordinates : (M, 2) array
+        Latitude and longitude in degrees, or x and y.
+
+    Returns
+    -------
+    (M, 3) or (M, 2) array
+
+    Examples
+    --------
+    >>> to_metric(np.array([[90.0, 0.0]]), "latlon").round().tolist()
+    [[0.0, 0.0, 6371009.0]]
+    """
+    if kind == "metric":
+        return np.asarray(coordinates, dtype=float)
+    lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
+    return EARTH_RADIUS_METRES * np.column_stack(
+        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)]
+    )
+
+
+def map_centre(coordinates: Array, kind: CoordinateKind) -> tuple[float, float]:
+    """The middle of a map: latitude and longitude in radians; 0 and 0 for x and y.
+
+    Examples
+    --------
+    >>> lat, lon = map_centre(np.array([[0.0, 179.0], [0.0, -179.0]]), "latlon")
+    >>> lat, round(abs(lon), 6)
+    (0.0, 3.141593)
+    """
+    if kind == "metric":
+        return 0.0, 0.0
+    lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
+    # A circular mean: the middle of 179 and -179 degrees is 180, not 0.
+    return float(lat.mean()), float(np.angle(np.exp(1j * lon).mean()))
+
+
+def to_plane(
+    coordinates: Array, kind: CoordinateKind, centre: tuple[float, float] | None = None
+) -> Array:
+    """Places on a flat map (M, 2): kilometres east and north of the centre, or x and y as given.
+
+    The centre is :func:`map_centre` of these places where none was agreed on.
+
+    Examples
+    --------
+    >>> to_plane(np.array([[0.0, 179.0], [0.0, -179.0]]), "latlon").round().tolist()
+    [[-111.0, 0.0], [111.0, 0.0]]
+    """
+    if kind == "metric":
+        return np.asarray(coordinates, dtype=float)
+    lat, lon = np.radians(np.asarray(coordinates, dtype=float)).T
+    north, middle = centre or map_centre(coordinates, kind)
+    east = np.angle(np.exp(1j * (lon - middle))) * np.cos(north)
+    return EARTH_RADIUS_METRES / 1000 * np.column_stack([east, lat - north])
+
+
+def map_box(plane: Array) -> Box:
+    """Corners of the map that the owners publish.
+
+    Examples
+    --------
+    >>> map_box(np.array([[0.0, 1.0], [2.0, 0.0]]))
+    ((0.0, 0.0), (2.0, 1.0))
+    """
+    (left, low), (right, high) = plane.min(axis=0).tolist(), plane.max(axis=0).tolist()
+    return (left, low), (right, high)
+
+
+def find_regions(
+    coordinates: Array, kind: CoordinateKind, n_regions: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Cut the map into ``n_regions`` compact regions by k-means on metric coordinates.
+
+    Labels are numbered in the order in which the sensors first meet them. Coincident sensors
+    share a region, so there are never more regions than distinct places.
+
+    Examples
+    --------
+    >>> xy = np.array([[0.0, 0.0], [9.0, 9.0], [0.0, 1.0], [9.0, 8.0]])
+    >>> find_regions(xy, "metric", 2, np.random.default_rng(0)).tolist()
+    [0, 1, 0, 1]
+    """
+    # Large, and needed here only: a site never looks for regions.
+    from sklearn.cluster import KMeans
+
+    points = to_metric(coordinates, kind)
+    n_regions = min(n_regions, len(np.unique(points, axis=0)))
+    kmeans = KMeans(n_regions, n_init=10, random_state=int(rng.integers(2**31)))
+    labels = kmeans.fit_predict(points)
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)

@@ -14,20 +14,18 @@ that overlap, so that the recursion runs over all chunks at once and the Python 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import LARGEST_RADIUS, LEAST_SITE_NOISE
+from flfl.model.state_space import stationary, symmetric
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-FLOOR = 1e-4
-"""Least noise and process variance, relative to the sensor's mean square."""
-RADIUS = 0.999
-"""Largest spectral radius of A."""
 _ROOM = 10_000_000
 """Numbers that a table of matrices may hold at a time, so that many sensors fit in memory."""
 
@@ -94,42 +92,6 @@ def inverse_spd(X: Array, base: int = 10) -> Array:
     return out
 
 
-@dataclass(frozen=True)
-class _Chunks:
-    """``slots`` (steps, count): the slot of each step of each chunk; outside 0..N-1 is padding."""
-
-    slots: Index
-    pad: int
-    n_slots: int
-
-    @classmethod
-    def cut(cls, N: int, chunk: int, overlap: int) -> _Chunks:
-        count = max(1, round(N / chunk))
-        core = -(-N // count)
-        pad = overlap if count > 1 else 0
-        steps = np.arange(-pad, core + pad)
-        return cls(steps[:, None] + core * np.arange(count)[None, :], pad, N)
-
-    @property
-    def first(self) -> Mask:
-        """Where a recursion starts from the stationary prior."""
-        start = self.slots == 0
-        start[0] |= (self.slots[0] >= 0) & (self.slots[0] < self.n_slots)
-        return start
-
-    def groups(self, M: int) -> Iterator[_Chunks]:
-        """As many chunks at a time as memory allows; they do not need each other."""
-        steps, count = self.slots.shape
-        size = max(1, _ROOM // (steps * M * M))
-        for n in range(0, count, size):
-            yield _Chunks(self.slots[:, n : n + size], self.pad, self.n_slots)
-
-    def spread(self, X: Array) -> Array:
-        """Give each step the row of its slot: (N, M) to (steps, count, M), zero in the padding."""
-        inside = (self.slots >= 0) & (self.slots < self.n_slots)
-        return np.where(inside[..., None], X[np.clip(self.slots, 0, self.n_slots - 1)], 0.0)
-
-
 def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int = 48) -> Smoothed:
     """Posterior mean, variance and second moments of the path given the known entries.
 
@@ -157,31 +119,40 @@ def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int =
     >>> np.round(post.mean, 3), np.round(post.var, 3)
     (array([[1.  , 0.5 , 0.25]]), array([[0.5  , 0.875, 0.969]]))
     """
-    M, N = Y.shape
-    information = np.where(J, 1.0 / dyn.r[:, None], 0.0)
-    vector = information * np.where(J, Y, 0.0)
+    (M, N), weight = Y.shape, np.where(J, 1.0 / dyn.r[:, None], 0.0)
+    vector = weight * np.where(J, Y, 0.0)
+    count = max(1, round(N / chunk))
+    core = -(-N // count)
+    pad = overlap if count > 1 else 0
+    # The slot of each step of each chunk; what is outside 0..N-1 is padding.
+    slots = np.arange(-pad, core + pad)[:, None] + core * np.arange(count)
     mean, var, moments = np.empty((N, M)), np.empty((N, M)), np.zeros((3, M, M))
-    for chunks in _Chunks.cut(N, chunk, overlap).groups(M):
-        weight, h = chunks.spread(information.T), chunks.spread(vector.T)
-        moments += _backward(*_forward(weight, h, dyn, chunks), chunks, mean, var)
+    size = max(1, _ROOM // (len(slots) * M * M))
+    for n in range(0, count, size):  # chunks do not need each other
+        some = slots[:, n : n + size]
+        F_inv, G, f = _forward(weight.T, vector.T, dyn, some)
+        moments += _backward(F_inv, G, f, some, pad, mean, var)
     return Smoothed(mean.T, var.T, *moments)
 
 
-def _forward(weight: Array, h: Array, dyn: Dynamics, chunks: _Chunks) -> tuple[Array, Array, Array]:
+def _forward(weight: Array, vector: Array, dyn: Dynamics, slots: Index) -> tuple[Array, ...]:
     """``F^-1`` and ``G`` (steps, count, M, M) and ``f`` (steps, count, M) of :func:`smooth`."""
-    steps, count, M = h.shape
+    (steps, count), (N, M) = slots.shape, weight.shape
+    inside = (slots >= 0) & (slots < N)
+    nearest = np.clip(slots, 0, N - 1)
+    weight, h = (np.where(inside[..., None], X[nearest], 0.0) for X in (weight, vector))
     S_inv = inverse_spd(dyn.S)
     E_T = -dyn.A.T @ S_inv
-    drift = dyn.A.T @ S_inv @ dyn.A
-    drift = 0.5 * (drift + drift.T)
+    drift = symmetric(dyn.A.T @ S_inv @ dyn.A)
     D, start = S_inv + drift, drift + inverse_spd(stationary(dyn.A, dyn.S))
-    end = chunks.n_slots - 1
-    first, last, beyond = chunks.first, chunks.slots == end, chunks.slots > end
+    first, last, beyond = slots == 0, slots == N - 1, slots > N - 1
+    first[0] |= inside[0]  # a recursion starts from the stationary prior
     F_inv, G, f = np.empty((steps, count, M, M)), np.empty((steps, count, M, M)), h.copy()
     F = np.broadcast_to(D, (count, M, M)).copy()
     for s in range(steps):
         if s:
-            F = D + _right(G[s - 1].swapaxes(-1, -2), E_T)
+            # Products of a stack and one matrix are one large product.
+            F = D + (G[s - 1].mT.reshape(-1, M) @ E_T).reshape(F.shape)
             f[s] += np.einsum("na,nab->nb", f[s - 1], G[s - 1])
         if first[s].any():
             F[first[s]], f[s, first[s]] = start, h[s, first[s]]
@@ -191,57 +162,39 @@ def _forward(weight: Array, h: Array, dyn: Dynamics, chunks: _Chunks) -> tuple[A
             F[beyond[s]] = D
         F.reshape(count, M * M)[:, :: M + 1] += weight[s]
         # rounding's asymmetry would otherwise grow from slot to slot
-        F_inv[s] = inverse_spd(0.5 * (F + F.swapaxes(-1, -2)))
-        G[s] = _right(F_inv[s], -E_T)
+        F_inv[s] = inverse_spd(symmetric(F))
+        G[s] = (F_inv[s].reshape(-1, M) @ -E_T).reshape(F.shape)
     return F_inv, G, f
 
 
-def _right(stack: Array, matrix: Array) -> Array:
-    """``stack @ matrix`` for a stack (count, M, M) and one matrix, as one large product."""
-    return (stack.reshape(-1, len(matrix)) @ matrix).reshape(stack.shape)
-
-
-def _backward(F_inv: Array, G: Array, f: Array, chunks: _Chunks, mean: Array, var: Array) -> Array:
+def _backward(
+    F_inv: Array, G: Array, f: Array, slots: Index, pad: int, mean: Array, var: Array
+) -> Array:
     """Backward recursion of :func:`smooth`: fills ``mean`` and ``var`` (N, M), returns moments.
 
     They are summed over the pairs of slots whose first is in the core of a chunk.
     """
-    steps, count, M = f.shape
-    N, pad = chunks.n_slots, chunks.pad
+    (steps, count, M), N = f.shape, len(mean)
     moments = np.zeros((3, M, M))
     V, x = np.zeros((count, M, M)), np.zeros((count, M))
     own = np.einsum("snab,snb->sna", F_inv, f)
     for s in range(steps - 1, -1, -1):
-        slots = chunks.slots[s]
-        free = (slots < N - 1) & (s < steps - 1)
+        free = (slots[s] < N - 1) & (s < steps - 1)
         if not free.all():  # nothing comes after the last slot
             V, x = V * free[:, None, None], x * free[:, None]
         V_next, x_next = V, x
         GV = G[s] @ V  # cov(x_t, x_{t+1}) given everything
-        V = F_inv[s] + GV @ G[s].swapaxes(-1, -2)
+        V = F_inv[s] + GV @ G[s].mT
         x = own[s] + np.einsum("nab,nb->na", G[s], x)
         if pad <= s < steps - pad:
-            core = slots < N
-            mean[slots[core]] = x[core]
-            var[slots[core]] = np.diagonal(V, axis1=1, axis2=2)[core]
+            core = slots[s] < N
+            mean[slots[s, core]] = x[core]
+            var[slots[s, core]] = np.diagonal(V, axis1=1, axis2=2)[core]
             pair = slice(None) if free.all() else free
-            moments += _moments(V_next[pair], GV[pair], V[pair], x_next[pair], x[pair])
+            after, now = x_next[pair], x[pair]
+            spread = np.stack([V_next[pair].sum(0), GV[pair].sum(0).T, V[pair].sum(0)])
+            moments += spread + np.stack([after.T @ after, after.T @ now, now.T @ now])
     return moments
-
-
-def _moments(V_next: Array, GV: Array, V: Array, x_next: Array, x: Array) -> Array:
-    """What some pairs of slots add to ``S11``, ``S10`` and ``S00``, stacked (3, M, M)."""
-    covariances = np.stack([V_next.sum(0), GV.sum(0).T, V.sum(0)])
-    return covariances + np.stack([x_next.T @ x_next, x_next.T @ x, x.T @ x])
-
-
-def stationary(A: Array, S: Array, doublings: int = 12) -> Array:
-    """Stationary covariance ``V = A V A' + S`` by doubling (4,096 steps of the recursion)."""
-    V = S.copy()
-    for _ in range(doublings):
-        V = V + A @ V @ A.T
-        A = A @ A
-    return 0.5 * (V + V.T)
 
 
 def maximise(post: Smoothed, Y: Array, J: Mask) -> Dynamics:
@@ -262,14 +215,14 @@ def maximise(post: Smoothed, Y: Array, J: Mask) -> Dynamics:
     ridge = 1e-9 * np.diag(np.diag(post.S00) + 1e-12)
     A = np.asarray(np.linalg.solve(post.S00 + ridge, post.S10.T)).T
     largest = np.abs(np.linalg.eigvals(A)).max()
-    if largest > RADIUS:
-        A = A * (RADIUS / largest)
+    if largest > LARGEST_RADIUS:
+        A = A * (LARGEST_RADIUS / largest)
     AS = A @ post.S10.T
     S = (post.S11 - AS - AS.T + A @ post.S00 @ A.T) / n
-    S = 0.5 * (S + S.T) + FLOOR * np.diag(scale)
+    S = 0.5 * (S + S.T) + LEAST_SITE_NOISE * np.diag(scale)
     known = np.maximum(J.sum(1), 1)
     r = np.where(J, (Y - post.mean) ** 2 + post.var, 0.0).sum(1) / known
-    return Dynamics(A, S, np.maximum(r, FLOOR * scale))
+    return Dynamics(A, S, np.maximum(r, LEAST_SITE_NOISE * scale))
 
 
 def initial_dynamics(Y: Array, J: Mask, *, memory: float = 0.9, noise: float = 0.1) -> Dynamics:
@@ -328,23 +281,14 @@ def fit_kalman_em(
     dyn = initial_dynamics(Y, J)
     for n in range(iterations - 1):
         new = maximise(smooth(Y, J, dyn, chunk=chunk, overlap=overlap), Y, J)
-        dyn = _overshoot(dyn, new, factor if 0 < n < iterations - 2 else 1.0)
+        far = factor if 0 < n < iterations - 2 else 1.0
+        A, S = dyn.A + far * (new.A - dyn.A), dyn.S + far * (new.S - dyn.S)
+        r = new.r * (new.r / dyn.r) ** (far - 1)  # on the log scale
+        # The plain step where S would not stay well positive, or A stable.
+        positive = np.linalg.eigvalsh(S)[0] > 0.3 * np.linalg.eigvalsh(new.S)[0]
+        stable = np.abs(np.linalg.eigvals(A)).max() < LARGEST_RADIUS
+        dyn = Dynamics(A, S, r) if positive and stable else new
     return dyn, smooth(Y, J, dyn, chunk=chunk, overlap=overlap)
-
-
-def _overshoot(old: Dynamics, new: Dynamics, factor: float) -> Dynamics:
-    """Go ``factor`` times as far as the EM step went (noise on the log scale).
-
-    The plain step where S would not stay well positive, or A stable.
-    """
-    A = old.A + factor * (new.A - old.A)
-    S = old.S + factor * (new.S - old.S)
-    r = new.r * (new.r / old.r) ** (factor - 1)
-    safe = (
-        np.linalg.eigvalsh(S)[0] > 0.3 * np.linalg.eigvalsh(new.S)[0]
-        and np.abs(np.linalg.eigvals(A)).max() < RADIUS
-    )
-    return Dynamics(A, S, r) if safe else new
 
 
 def leave_one_out(post: Smoothed, Y: Array, J: Mask, r: Array) -> tuple[Array, Array]:

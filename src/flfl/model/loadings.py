@@ -7,20 +7,14 @@ factors do not explain, and the added error. The release of a slot is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import LEAST_RESIDUAL, RELEASE_RIDGE, SAVED_NUMBERS
 from flfl.model.state_space import Posterior
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-RIDGE = 1e-9
-"""Ridge on R_t, relative to its mean diagonal."""
-LEAST_NOISE = 1e-3
-"""Least residual variance of a sensor, relative to the mean square of its series."""
 
 
 def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
@@ -37,7 +31,7 @@ def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
     for t, n in enumerate(counts.tolist()):
         saved += share * n
         out[t] = min(int(saved + 1e-9), n // 2, most)
-        saved = min(saved - out[t], 3.0)
+        saved = min(saved - out[t], SAVED_NUMBERS)
     return out
 
 
@@ -46,63 +40,57 @@ def released(copies: Array, weights: Array, phi: Array, numbers: Index) -> Array
 
     Parameters
     ----------
-    copies : (m, N) centred, zero where there is none
-    weights : (m,); phi : (m, K); numbers : (N,)
+    copies : (m, N) array
+        Centred, zero where there is none.
+    weights, phi, numbers : (m,), (m, K) and (N,) arrays
     """
     z = copies.T @ (weights[:, None] * phi)
     return np.where(np.arange(phi.shape[1]) < numbers[:, None], z, 0.0)
 
 
-@dataclass(frozen=True)
-class Design:
-    """How some sensors enter the release, before noise is inverted: additive over sensors.
-
-    Attributes
-    ----------
-    F : (N, K, k) ``sum_i J_it w_i phi_i p_i'``
-    R : (N, K, K) ``sum_i J_it w_i^2 (r_i + sigma_it^2) phi_i phi_i'``
-    """
-
-    F: Array
-    R: Array
-
-    def __sub__(self, other: Design) -> Design:
-        return Design(self.F - other.F, self.R - other.R)
-
-
-def design(P: Array, noise: Array, weights: Array, phi: Array) -> Design:
-    """The design of some sensors.
+def design(P: Array, noise: Array, weights: Array, phi: Array) -> tuple[Array, Array]:
+    """How some sensors enter the release; both parts are sums over sensors.
 
     Parameters
     ----------
-    P : (m, k) loadings
-    noise : (m, N) variance of each copy around ``p . q``, 0 where there is no copy
+    P : (m, k) array
+        Loadings.
+    noise : (m, N) array
+        Variance of each copy around ``p . q``, 0 where there is no copy.
+    weights, phi : (m,) and (m, K) arrays
+
+    Returns
+    -------
+    F : (N, K, k) array
+        ``sum_i J_it w_i phi_i p_i'``
+    R : (N, K, K) array
+        ``sum_i J_it w_i^2 (r_i + sigma_it^2) phi_i phi_i'``
     """
     (m, K), k, N = phi.shape, P.shape[1], noise.shape[1]
     seen = (noise > 0).astype(float)
     lead = (weights[:, None, None] * phi[:, :, None] * P[:, None, :]).reshape(m, -1)
     spread = (weights[:, None, None] ** 2 * phi[:, :, None] * phi[:, None, :]).reshape(m, -1)
-    return Design((seen.T @ lead).reshape(N, K, k), (noise.T @ spread).reshape(N, K, K))
+    return (seen.T @ lead).reshape(N, K, k), (noise.T @ spread).reshape(N, K, K)
 
 
-def information(made: Design, z: Array, numbers: Index) -> tuple[Array, Array]:
-    """What a release tells about the factors: ``F' R^-1 F`` (N, k, k) and ``F' R^-1 z`` (N, k)."""
-    F, R = used(made, numbers)
-    W = np.linalg.solve(R, F)
-    return F.swapaxes(1, 2) @ W, np.einsum("tqa,tq->ta", W, z)
-
-
-def used(made: Design, numbers: Index) -> tuple[Array, Array]:
+def used(F: Array, R: Array, numbers: Index) -> tuple[Array, Array]:
     """F and R of the numbers that were released; the others say nothing, and have variance one."""
-    K = made.F.shape[1]
+    K = F.shape[1]
     there = np.arange(K) < numbers[:, None]
-    R = np.where(there[:, :, None] & there[:, None, :], made.R, 0.0)
+    R = np.where(there[:, :, None] & there[:, None, :], R, 0.0)
     d = np.arange(K)
     level = np.trace(R, axis1=1, axis2=2) / np.maximum(numbers, 1)
     # A slot of which nothing is left, after the own part was taken away, says nothing either.
     there &= (level > 0)[:, None]
-    R[:, d, d] += np.where(there, RIDGE * level[:, None], 1.0)
-    return np.where(there[:, :, None], made.F, 0.0), R
+    R[:, d, d] += np.where(there, RELEASE_RIDGE * level[:, None], 1.0)
+    return np.where(there[:, :, None], F, 0.0), R
+
+
+def information(F: Array, R: Array, z: Array, numbers: Index) -> tuple[Array, Array]:
+    """What a release tells about the factors: ``F' R^-1 F`` (N, k, k) and ``F' R^-1 z`` (N, k)."""
+    F, R = used(F, R, numbers)
+    W = np.linalg.solve(R, F)
+    return F.mT @ W, np.einsum("tqa,tq->ta", W, z)
 
 
 def fit_loadings(
@@ -115,12 +103,14 @@ def fit_loadings(
 
     Parameters
     ----------
-    Y, J, sigma2 : (m, N) series, 1 where known, variance of the added error
-    r : (m,) residual variance so far
+    Y, J, sigma2 : (m, N) arrays
+        Series, 1 where known, variance of the added error.
+    r : (m,) array
+        Residual variance so far.
 
     Returns
     -------
-    P : (m, k); r : (m,)
+    P, r : (m, k) and (m,) arrays
     """
     mean, (N, k) = post.mean, post.mean.shape
     m = len(Y)
@@ -130,17 +120,17 @@ def fit_loadings(
     P = np.asarray(np.linalg.solve(H, ((W * Y) @ mean)[..., None])[..., 0], dtype=float)
     spread = np.einsum("ia,tab,ib->it", P, post.cov, P, optimize=True)
     square = W * ((Y - P @ mean.T) ** 2 + spread - sigma2)
-    floor = LEAST_NOISE * (J * Y**2).sum(1) / np.maximum(J.sum(1), 1)
+    floor = LEAST_RESIDUAL * (J * Y**2).sum(1) / np.maximum(J.sum(1), 1)
     r_new = square.sum(1) / np.maximum(W.sum(1), 1e-12)
     return P, np.maximum(r_new, np.maximum(floor, 1e-9))
 
 
-def unforeseen(
+def left_open(
     C: Array,
     P: Array,
     noise: Array,
     own: tuple[Array, Array],
-    made: Design,
+    made: tuple[Array, Array],
     numbers: Index,
     post: Posterior,
 ) -> Array:
@@ -156,12 +146,15 @@ def unforeseen(
 
     Parameters
     ----------
-    C : (m, N) copies, zero where there is none
-    P : (m, k) loadings; noise : (m, N) variance of the copies, 0 where there is none
-    own : weights (m,) and functions (m, K) of these sensors
-    made, numbers, post : of all sensors, and the posterior under them
+    C, noise : (m, N) arrays
+        Copies, and their variance around ``p . q``; zero where there is none.
+    P : (m, k) array
+    own : (m,) and (m, K) arrays
+        Weights and functions of these sensors.
+    made, numbers, post : tuple, (N,) array, Posterior
+        F and R of all sensors, the numbers of each slot, and the posterior under them.
     """
-    F, R = used(made, numbers)
+    F, R = used(*made, numbers)
     W = np.linalg.solve(R, F)  # R^-1 F
     weights, phi = own
     h = np.einsum("iq,tqa,tab,ib->it", weights[:, None] * phi, W, post.cov, P, optimize=True)
@@ -176,10 +169,9 @@ def rounded(P: Array, r: Array, J: Array, sigma2: Array, post: Posterior) -> tup
     More digits would tell about single copies and help nobody. The grid is a power of two, so that
     it tells nothing itself; residual variances keep four bits.
     """
-    n, k = np.maximum(J.sum(axis=1), 1.0), P.shape[1]
+    n = np.maximum(J.sum(axis=1), 1.0)
     power = np.maximum((J @ post.mean**2) / n[:, None], 1e-12)
     W = (J / (r[:, None] + sigma2)).sum(axis=1)
     error = 1.0 / np.sqrt(1.0 + W[:, None] * power)
     grid = np.exp2(np.floor(np.log2(error / 4)))
-    assert grid.shape == (len(P), k)
     return np.rint(P / grid) * grid, np.exp2(np.rint(np.log2(r) * 16) / 16)

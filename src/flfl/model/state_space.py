@@ -18,12 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from flfl.constants import LARGEST_RADIUS, LEAST_FACTOR_STEP
 
-RADIUS = 0.999
-"""Largest spectral radius of A."""
-FLOOR = 1e-5
-"""Least process variance, relative to the mean one."""
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,9 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
 
     Parameters
     ----------
-    information : (N, k, k) symmetric, zero where a slot was not observed
-    vector : (N, k)
+    information : (N, k, k) array
+        Symmetric, zero where a slot was not observed.
+    vector : (N, k) array
 
     Examples
     --------
@@ -67,13 +65,13 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
     (array([1.  , 0.5 , 0.25]), array([0.5  , 0.875, 0.969]))
     """
     A, S = dynamics.A, dynamics.S
-    S_inv = _inverse(S)
-    drift = _symmetric(A.T @ S_inv @ A)
+    S_inv = symmetric(np.linalg.inv(S))
     D = information + S_inv
-    D[:-1] += drift
+    D[:-1] += symmetric(A.T @ S_inv @ A)
     D[0] += np.linalg.inv(stationary(A, S)) - S_inv
     upper = np.broadcast_to(-A.T @ S_inv, (max(len(D) - 1, 0), *A.shape))
-    mean, cov, cross = _solve(D, upper, vector)
+    x, cov, cross = _solve(D, upper, vector[..., None])
+    mean = x[..., 0]
     second = np.stack([cov[1:].sum(0), cross.sum(0).T, cov[:-1].sum(0)])
     after, before = mean[1:], mean[:-1]
     second += np.stack([after.T @ after, after.T @ before, before.T @ before])
@@ -85,59 +83,53 @@ def _solve(D: Array, U: Array, h: Array) -> tuple[Array, Array, Array]:
 
     Parameters
     ----------
-    D : (n, k, k) diagonal blocks; U : (n - 1, k, k) blocks (t, t + 1); h : (n, k)
+    D : (n, k, k) array
+        Diagonal blocks.
+    U : (n - 1, k, k) array
+        Blocks (t, t + 1).
+    h : (n, k, 1) array
 
     Returns
     -------
-    x : (n, k)
-    V, C : (n, k, k) and (n - 1, k, k), blocks (t, t) and (t, t + 1) of the inverse
+    x : (n, k, 1) array
+    V, C : (n, k, k) and (n - 1, k, k) arrays
+        Blocks (t, t) and (t, t + 1) of the inverse.
     """
-    n, k = h.shape
+    n, k, _ = h.shape
     if n == 1:
-        V = _inverse(D)
-        return _times(V, h), V, np.empty((0, k, k))
+        V = symmetric(np.linalg.inv(D))
+        return V @ h, V, np.empty((0, k, k))
     # Odd slots go. If the last slot is one of them, it has a left neighbour only.
-    V_odd = _inverse(D[1::2])
+    V_odd = symmetric(np.linalg.inv(D[1::2]))
     left, right = U[::2], U[1::2]
     m, both = len(V_odd), len(right)
-    G_left = V_odd @ _transposed(left)
+    G_left = V_odd @ left.mT
     G_right = V_odd[:both] @ right
-    x_odd = _times(V_odd, h[1::2])
+    x_odd = V_odd @ h[1::2]
     D_even, h_even = D[::2].copy(), h[::2].copy()
     D_even[:m] -= left @ G_left
-    h_even[:m] -= _times(left, x_odd)
-    D_even[1 : both + 1] -= _transposed(right) @ G_right
-    h_even[1 : both + 1] -= _times(_transposed(right), x_odd[:both])
+    h_even[:m] -= left @ x_odd
+    D_even[1 : both + 1] -= right.mT @ G_right
+    h_even[1 : both + 1] -= right.mT @ x_odd[:both]
     x_even, V_even, C_even = _solve(D_even, -(left[:both] @ G_right), h_even)
     # Back: x_j = D_j^-1 h_j - G_left x_{j-1} - G_right x_{j+1}, and the same for covariances.
     x, V, C = np.empty_like(h), np.empty_like(D), np.empty((n - 1, k, k))
-    x_odd -= _times(G_left, x_even[:m])
-    x_odd[:both] -= _times(G_right, x_even[1 : both + 1])
+    x_odd -= G_left @ x_even[:m]
+    x_odd[:both] -= G_right @ x_even[1 : both + 1]
     to_left = -(G_left @ V_even[:m])  # cov(x_j, x_{j-1})
-    to_left[:both] -= G_right @ _transposed(C_even[:both])
+    to_left[:both] -= G_right @ C_even[:both].mT
     to_right = -(G_left[:both] @ C_even[:both]) - G_right @ V_even[1 : both + 1]
-    V_odd -= to_left @ _transposed(G_left)
-    V_odd[:both] -= to_right @ _transposed(G_right)
+    V_odd -= to_left @ G_left.mT
+    V_odd[:both] -= to_right @ G_right.mT
     x[::2], x[1::2] = x_even, x_odd
-    V[::2], V[1::2] = V_even, _symmetric(V_odd)
-    C[::2], C[1::2] = _transposed(to_left), to_right
+    V[::2], V[1::2] = V_even, symmetric(V_odd)
+    C[::2], C[1::2] = to_left.mT, to_right
     return x, V, C
 
 
-def _transposed(X: Array) -> Array:
-    return X.swapaxes(-1, -2)
-
-
-def _symmetric(X: Array) -> Array:
-    return 0.5 * (X + _transposed(X))
-
-
-def _inverse(X: Array) -> Array:
-    return _symmetric(np.asarray(np.linalg.inv(X), dtype=float))
-
-
-def _times(X: Array, x: Array) -> Array:
-    return np.asarray((X @ x[..., None])[..., 0])
+def symmetric(X: NDArray[np.floating]) -> Array:
+    """``(X + X') / 2`` of a stack of matrices: rounding must not make them lopsided."""
+    return np.asarray(0.5 * (X + X.mT))
 
 
 def stationary(A: Array, S: Array, doublings: int = 12) -> Array:
@@ -152,7 +144,7 @@ def stationary(A: Array, S: Array, doublings: int = 12) -> Array:
     for _ in range(doublings):
         V = V + A @ V @ A.T
         A = A @ A
-    return _symmetric(V)
+    return symmetric(V)
 
 
 def learn(moments: Array, n_slots: int) -> Dynamics:
@@ -169,10 +161,10 @@ def learn(moments: Array, n_slots: int) -> Dynamics:
     k = len(S00)
     ridge = (1e-9 * np.trace(S00) / k or 1.0) * np.eye(k)  # a single slot has no moments
     A = np.linalg.solve(S00 + ridge, S10.T).T
-    A = A * min(1.0, RADIUS / max(np.abs(np.linalg.eigvals(A)).max(), 1e-12))
+    A = A * min(1.0, LARGEST_RADIUS / max(np.abs(np.linalg.eigvals(A)).max(), 1e-12))
     AS = A @ S10.T
-    S = _symmetric((S11 - AS - AS.T + A @ S00 @ A.T) / max(n_slots - 1, 1))
-    return Dynamics(A, S + FLOOR * max(np.trace(S) / k, 1e-12) * np.eye(k))
+    S = symmetric((S11 - AS - AS.T + A @ S00 @ A.T) / max(n_slots - 1, 1))
+    return Dynamics(A, S + LEAST_FACTOR_STEP * max(np.trace(S) / k, 1e-12) * np.eye(k))
 
 
 def first_dynamics(k: int, variance: float, memory: float = 0.95) -> Dynamics:

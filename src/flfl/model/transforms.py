@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import HARMONICS, SEASON_RIDGE
+
 Array = NDArray[np.float64]
 Change = Callable[[Array], Array]
 Transform = Literal["none", "sqrt", "log1p"]
@@ -35,12 +37,6 @@ SLOPE: dict[str, Change] = {
 }
 """Derivative of the forward transform: turns an error in the readings' units into one on the
 transformed scale."""
-
-HARMONICS = 6
-"""Six harmonics of twelve months are a mean for every month."""
-RIDGE = 2.0
-"""Of the first harmonic, in readings; it grows with the order: a few readings give a smooth season,
-many a sharp one."""
 
 
 def season_rows(positions: Array, period: int) -> Array:
@@ -80,5 +76,5 @@ def fit_offsets(X: Array, J: Array, rows: Array) -> Array:
     used = rows.any(axis=1)
     gram = np.einsum("at,it,bt->iab", rows, J, rows, optimize=True)
     # A constant needs no ridge, but a sensor without readings a matrix that can be solved.
-    gram += np.diag(np.where(used, RIDGE * order, 1.0) + 1e-9)
+    gram += np.diag(np.where(used, SEASON_RIDGE * order, 1.0) + 1e-9)
     return np.linalg.solve(gram, ((J * X) @ rows.T)[:, :, None])[:, :, 0]

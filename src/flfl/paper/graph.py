@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.model.geometry import EARTH_RADIUS_METRES, to_metric
+from flfl.model.basis import EARTH_RADIUS_METRES, to_metric
 
 if TYPE_CHECKING:
     from flfl.io.columns import CoordinateKind

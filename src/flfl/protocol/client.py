@@ -1,25 +1,36 @@
 """A site's part of a run: a chain of frozen states and one table of handlers.
 
-A handler is a pure function ``(outgoing, state, body) -> (state, answer)``. It gets what the owner
-lets out, never a clean reading. What it refuses, it refuses with a code from a fixed list.
+``Joined -> Published -> Released -> Fitted -> Finished``; after a pilot, a fitted site publishes
+once more. A handler is a pure function ``(outgoing, state, body) -> (state, answer)``. It gets what
+the owner lets out, never a clean reading. What it refuses, it refuses with a code from a fixed
+list. So what a site has seen can be told to a new process: replaying is a fold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol as Interface
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import PILOT_COPIES
 from flfl.errors import FLFLError, InputError
 from flfl.model import loadings
 from flfl.model.transforms import fit_offsets, season_rows
-from flfl.protocol import public
+from flfl.protocol.network import (
+    Facts,
+    Inference,
+    Network,
+    extend,
+    found,
+    posterior,
+    restart,
+    with_release,
+)
 from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.public import Facts, Network
 from flfl.protocol.schema import (
     FACT_FIELDS,
     LARGEST,
@@ -28,10 +39,10 @@ from flfl.protocol.schema import (
     facts_from_wire,
     facts_to_wire,
     loadings_fit,
-    statement,
+    network_from_arrays,
     unpack_text,
 )
-from flfl.protocol.state import network_from_arrays
+from flfl.secagg import SecureClient
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -40,24 +51,22 @@ Body = Mapping[str, np.ndarray]
 Answer = dict[str, "np.ndarray | float"]
 
 REFUSALS = (
-    "asked in a wrong order",
-    "asked for slots that are not next",
-    "asked for a transform that was not voted on",
-    "told of sites that do not fit",
-    "told of facts that are not its own",
-    "told of sums that do not fit",
-    "told of loadings that do not fit",
-    "told of another history than it saw",
-    "a signature is wrong",
-    "its readings cannot be copied",
+    ORDER := "the question comes in a wrong order",
+    SLOTS := "these slots are not the next ones",
+    UNITS := "this transform and season were not agreed",
+    SITES := "the sites' facts do not fit",
+    OWN := "its own facts are not as it gave them",
+    SUMS := "the sums do not fit",
+    LOADINGS := "the loadings do not fit",
+    HISTORY := "the history is not the one it saw",
+    SIGNATURE := "a signature is wrong",
+    READINGS := "its readings cannot be copied",
 )
-"""All that others are told when a site refuses. None depends on a reading."""
+"""All that others learn when a site refuses. None depends on a reading."""
 LARGEST_PART = 2.0**20
 """Largest number that a site adds to a sum."""
 LARGEST_SUM = 2.0**33
 """Largest sum that fixed point has room for."""
-FEWEST_IN_PILOT = 30
-"""Copies of a sensor without which a pilot says nothing of its noise."""
 
 
 class Refusal(FLFLError):  # noqa: N818 - it is an answer, not a fault
@@ -68,66 +77,82 @@ class Refusal(FLFLError):  # noqa: N818 - it is an answer, not a fault
         super().__init__(code)
 
 
-class Signer(Interface):
-    """Signs what this site publishes, and checks what others did."""
-
-    def sign(self, data: bytes) -> bytes:
-        """64 bytes."""
-
-    def verify(self, name: str, signature: bytes, data: bytes) -> None:
-        """Raises an `FLFLError` for a wrong one."""
+# --- states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Joined:
-    """Before anything was published.
+class Run:
+    """What does not change in a run.
 
     Attributes
     ----------
-    name : of the site; signer : None where nobody signs (no secure sums)
-    positions : (N,) of the slots that it has
-    network : an earlier run's public state, None at founding
-    seen : hash of all questions so far, in their order
+    name : of the site
+    positions : (N,) elapsed steps of the slots that it has
+    signer : None where nobody signs (no secure sums)
+    infer : the posterior of the factors; parties in one process may share its results
+    resumed : whether slots are added to an earlier run
     """
 
     name: str
     plan: Plan
     positions: Array
-    signer: Signer | None = None
-    network: Network | None = None
+    signer: SecureClient | None = None
+    infer: Inference = posterior
     resumed: bool = False
-    seen: bytes = bytes(32)
 
 
 @dataclass(frozen=True)
-class Published(Joined):
-    """Its facts of a stretch are known to the coordinator."""
+class State:
+    """Where a site stands; ``seen`` is the hash of all questions so far, in their order."""
 
-    offsets: Array = field(kw_only=True)
-    trial: tuple[str, int] = field(kw_only=True)
-    stop: int = field(kw_only=True)
-    facts: Facts = field(kw_only=True)
+    run: Run
+    seen: bytes
 
 
 @dataclass(frozen=True)
-class Released(Published):
+class Joined(State):
+    """Before anything was published; ``network`` is an earlier run's public state."""
+
+    network: Network | None = None
+
+
+@dataclass(frozen=True)
+class Published(State):
+    """Its facts of a stretch are known, and the centre and season of its copies are fixed."""
+
+    network: Network | None
+    units: tuple[str, int]
+    offsets: Array
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Released(State):
     """Its part of the sums is given; it knows everybody's facts."""
 
-
-@dataclass(frozen=True)
-class Fitted(Published):
-    """It has fitted its loadings at least once."""
-
-    P: Array = field(kw_only=True)
-    r: Array = field(kw_only=True)
+    network: Network
+    offsets: Array
 
 
 @dataclass(frozen=True)
-class Finished(Published):
+class Fitted(State):
+    """It has fitted its loadings ``P`` and residual variances ``r`` at least once."""
+
+    network: Network
+    offsets: Array
+    P: Array
+    r: Array
+
+
+@dataclass(frozen=True)
+class Finished(State):
     """It has everybody's last loadings: nothing leaves any more."""
 
+    network: Network
+    offsets: Array
 
-State = Joined
+
+S = TypeVar("S", bound=State)
 Handler = Callable[[Outgoing, State, Body], tuple[State, Answer]]
 
 
@@ -136,72 +161,83 @@ def _need(condition: object, code: str) -> None:
         raise Refusal(code)
 
 
+def _at(state: State, kind: type[S]) -> S:
+    """The state, if it is of this kind; another one is a wrong order."""
+    if not isinstance(state, kind):
+        raise Refusal(ORDER)
+    return state
+
+
 # --- handlers ------------------------------------------------------------------------------------
 
 
 def vote(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """One vote a site."""
-    _need(type(state) is Joined, "asked in a wrong order")
-    return state, {"vote": out.vote, "negative": int(out.negative)}
+    return _at(state, Joined), {"vote": out.vote, "negative": int(out.negative)}
 
 
 def resume(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Take up an earlier run's public state."""
-    _need(type(state) is Joined and not state.resumed, "asked in a wrong order")
+    run = _at(state, Joined).run
+    _need(not run.resumed, ORDER)
     try:
-        network = network_from_arrays(body, state.plan)
+        network = network_from_arrays(body, run.plan)
     except InputError:
-        raise Refusal("told of another history than it saw") from None
-    _need(network.n_slots <= len(state.positions), "told of another history than it saw")
-    return replace(state, network=replace(network, positions=state.positions), resumed=True), {}
+        raise Refusal(HISTORY) from None
+    _need(network.n_slots <= len(run.positions), HISTORY)
+    network = replace(network, positions=run.positions)
+    return Joined(replace(run, resumed=True), state.seen, network), {}
 
 
 def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Where there are copies in a stretch, and how noisy they are."""
-    trial, stretch = check_publish(state, body)
-    rows = season_rows(state.positions, trial[1])
-    known = np.isfinite(out.copies[:, stretch])
-    offsets = now = _offsets(out, rows, _units(out, state, stretch.stop))
+    network, units, stretch = check_publish(state, body)
+    rows, there = season_rows(state.run.positions, units[1]), np.isfinite(out.copies)
+    stops = np.full(len(out.sensors), stretch.stop)
+    then = stops.copy()
+    if network is not None:
+        ids, stops_then = [row.tobytes() for row in network.sensors], network.units_stop.tolist()
+        stop_of = dict(zip(ids, stops_then, strict=True))
+        for n, row in enumerate(out.sensors):
+            at = stop_of.get(row.tobytes(), 0)
+            # A store that was lost has no copies of then: its sensors begin anew.
+            then[n] = at if there[n, :at].any() else stretch.stop
+    offsets = now = _offsets(out, rows, then)
     if isinstance(state, Fitted):
         # After the pilot, centre and season follow all copies; the release is adjusted.
-        now = _offsets(out, rows, np.full(len(known), stretch.stop))
-    centred = np.where(np.isfinite(out.copies), out.copies - now @ rows, 0.0)[:, : stretch.stop]
-    n = np.maximum(np.isfinite(out.copies[:, : stretch.stop]).sum(axis=1), 1)
+        now = _offsets(out, rows, stops)
+    centred = np.where(there, out.copies - now @ rows, 0.0)[:, : stretch.stop]
+    n = np.maximum(there[:, : stretch.stop].sum(axis=1), 1)
     variance = (centred**2).sum(axis=1) / n
+    # Root mean square added error. They are equal, but where earlier runs made the copies.
+    known, sigma = there[:, stretch], out.sigma[:, stretch]
+    most = sigma.max(axis=1, initial=0.0)
+    share = (sigma / np.where(most > 0, most, 1.0)[:, None]) ** 2
     facts = Facts(
         sensors=out.sensors,
         places=out.places,
         error=out.error,
-        sigma=_typical(out.sigma[:, stretch], known),
+        sigma=most * np.sqrt(share.sum(axis=1) / np.maximum(known.sum(axis=1), 1)),
         variance=np.where(variance > LARGEST**-2, variance, 0.0),
         shift=now - offsets,
         known=known,
     )
-    kept = {name: vars(state)[name] for name in Joined.__dataclass_fields__}
-    published = Published(**kept, offsets=now, trial=trial, stop=stretch.stop, facts=facts)
-    return published, {**facts_to_wire(facts)}
+    return Published(state.run, state.seen, network, units, now, facts), {**facts_to_wire(facts)}
 
 
-def _typical(sigma: Array, known: Mask) -> Array:
-    """Root mean square added error of each sensor's copies (m,), 0 where there are none.
-
-    They are equal in most stretches, but one that was copied in several earlier runs.
-    """
-    most = sigma.max(axis=1, initial=0.0)
-    share = (sigma / np.where(most > 0, most, 1.0)[:, None]) ** 2
-    return np.asarray(most * np.sqrt(share.sum(axis=1) / np.maximum(known.sum(axis=1), 1)))
-
-
-def _units(out: Outgoing, state: State, stop: int) -> Index:
-    """Before which slot each sensor's copies say what its centre and season are (m,)."""
-    units = np.full(len(out.sensors), stop)
-    if state.network is not None:
-        old = {row.tobytes(): i for i, row in enumerate(state.network.sensors)}
-        for n, row in enumerate(out.sensors):
-            at = state.network.units_stop[old[row.tobytes()]] if row.tobytes() in old else 0
-            # A store that was lost has no copies of then: its sensors begin anew.
-            units[n] = at if np.isfinite(out.copies[n, :at]).any() else stop
-    return units
+def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
+    """The network so far, and the transform, season and stretch that a question to publish asks
+    for, if they are right."""
+    choices, number = state.run.plan.units(), int(body["units"])
+    _need(0 <= number < len(choices), UNITS)
+    _need(isinstance(state, Joined | Fitted), ORDER)
+    assert isinstance(state, Joined | Fitted)
+    network, units = state.network, choices[number]
+    start, stop = int(body["start"]), int(body["stop"])
+    after = 0 if network is None else network.n_slots
+    _need(start == after < stop <= len(state.run.positions), SLOTS)
+    _need(network is None or units == (network.transform, network.season), UNITS)
+    return network, units, slice(start, stop)
 
 
 def _offsets(out: Outgoing, rows: Array, stops: Index) -> Array:
@@ -212,50 +248,39 @@ def _offsets(out: Outgoing, rows: Array, stops: Index) -> Array:
 
 def release(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """This site's part of the sums."""
-    _need(type(state) is Published, "asked in a wrong order")
-    assert isinstance(state, Published)
-    facts = _everybody(state, body)
-    start = state.stop - state.facts.known.shape[1]
+    state = _at(state, Published)
+    facts, run = _everybody(state, body), state.run
     if state.network is None:
-        network = public.found(state.plan, facts, state.trial, state.positions)
+        network = found(run.plan, facts, state.units, run.positions)
     else:
-        network = public.extend(state.network, facts)
-    rows = network.rows(state.name)
-    C = _centred(out, state, network)[:, start : state.stop]
-    numbers = network.stretches[-1].numbers
+        network = extend(state.network, facts)
+    rows, last = network.rows(run.name), network.last
+    C, numbers = _centred(out, run, network, state.offsets)[:, last], network.numbers[last]
     z = loadings.released(C, network.weights[rows], network.phi[rows], numbers)
     # A copy that is so far off spoils its slot as it is; it must not end the run as well.
-    part = np.clip(z[network.stretches[-1].used], -LARGEST_PART, LARGEST_PART)
-    return Released(**vars(state) | {"network": network}), {"z": part}
+    part = np.clip(z[np.arange(z.shape[1]) < numbers[:, None]], -LARGEST_PART, LARGEST_PART)
+    return Released(run, state.seen, network, state.offsets), {"z": part}
 
 
-def _centred(out: Outgoing, state: Published, network: Network) -> Array:
-    """This site's copies in the network's units, zero where there is none (m, stop)."""
-    rows = season_rows(state.positions, network.season)
-    C = out.copies[:, : state.stop]
-    return np.where(
-        np.isfinite(C), (C - (state.offsets @ rows)[:, : state.stop]) / network.scale, 0.0
-    )
-
-
-def _there(out: Outgoing, network: Network, rows: Index) -> Mask:
-    """Which of this site's copies in the release it still has (m, N)."""
-    return network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])
+def _centred(out: Outgoing, run: Run, network: Network, offsets: Array) -> Array:
+    """This site's copies in the network's units, zero where there is none (m, N)."""
+    rows = season_rows(run.positions, network.season)
+    C = out.copies[:, : network.n_slots]
+    return np.where(np.isfinite(C), (C - (offsets @ rows)[:, : C.shape[1]]) / network.scale, 0.0)
 
 
 def _everybody(state: Published, body: Body) -> dict[str, Facts]:
     """Everybody's facts, with this site's own among them as it gave them."""
-    code, L, m = "told of sites that do not fit", state.facts.known.shape[1], len(body["error"])
+    L, m, sizes = state.facts.known.shape[1], len(body["error"]), body["sizes"]
     try:
         names = unpack_text(body["names"]).split("\n")
     except (ValueError, OverflowError):
-        raise Refusal(code) from None
-    sizes = body["sizes"]
-    _need(len(names) == len(sizes) == len(body["signatures"]), code)
-    _need(names == sorted(set(names)) and state.name in names, code)
-    _need(m > 0 and ((sizes >= 0) & (sizes <= m)).all() and sizes.sum() == m, code)
-    _need(all(len(body[name]) == m for name in FACT_FIELDS), code)
-    _need(len(np.unique(body["sensors"], axis=0)) == m, code)
+        raise Refusal(SITES) from None
+    _need(len(names) == len(sizes) == len(body["signatures"]), SITES)
+    _need(names == sorted(set(names)) and state.run.name in names, SITES)
+    _need(m > 0 and ((sizes >= 0) & (sizes <= m)).all() and sizes.sum() == m, SITES)
+    _need(all(len(body[name]) == m for name in FACT_FIELDS), SITES)
+    _need(len(np.unique(body["sensors"], axis=0)) == m, SITES)
     edges = np.concatenate([[0], np.cumsum(sizes)])
     out = {}
     for n, name in enumerate(names):
@@ -264,88 +289,89 @@ def _everybody(state: Published, body: Body) -> dict[str, Facts]:
         try:
             out[name] = facts_from_wire(part, L)
         except InputError:
-            raise Refusal(code) from None
-    mine, sent = facts_to_wire(out[state.name]), facts_to_wire(state.facts)
-    same = all(np.array_equal(mine[key], sent[key]) for key in FACT_FIELDS)
-    _need(same, "told of facts that are not its own")
+            raise Refusal(SITES) from None
+    mine, sent = facts_to_wire(out[state.run.name]), facts_to_wire(state.facts)
+    _need(all(np.array_equal(mine[key], sent[key]) for key in FACT_FIELDS), OWN)
     return out
 
 
 def begin(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """The sums are open: fit the first loadings."""
-    _need(isinstance(state, Released), "asked in a wrong order")
-    assert isinstance(state, Released)
-    network = state.network
-    assert network is not None
-    z, present = body["z"], body["present"]
-    code = "told of sums that do not fit"
-    _need(len(z) == network.stretches[-1].numbers.sum(), code)
-    _need(len(present) == len(network.names), code)
-    _need(np.isin(present, (0, 1)).all() and np.abs(z).max(initial=0.0) <= LARGEST_SUM, code)
+    state = _at(state, Released)
+    network, z, present = state.network, body["z"], body["present"]
+    _need(len(z) == network.numbers[network.last].sum(), SUMS)
+    _need(len(present) == len(network.names), SUMS)
+    _need(np.isin(present, (0, 1)).all() and np.abs(z).max(initial=0.0) <= LARGEST_SUM, SUMS)
     names = [name for name, here in zip(network.names, present, strict=True) if here]
-    _need(state.name in names, code)
-    network = public.with_release(network, np.array(z), names)
-    network = network if state.resumed else public.restart(network)
-    return _fit(out, replace(state, network=network), code)
-
-
-def _fit(out: Outgoing, state: Published, code: str) -> tuple[State, Answer]:
-    """Loadings of this site's sensors, from its copies and the public posterior.
-
-    Numbers that leave nothing to be computed are refused with the code.
-    """
-    network = state.network
-    assert network is not None
-    rows = network.rows(state.name)
-    J = _there(out, network, rows).astype(float)
-    C = J * _centred(out, state, network)
-    try:
-        with np.errstate(all="ignore"):
-            post, dynamics = public.posterior(network)
-            P, r = loadings.fit_loadings(C, J, network.sigma2[rows], post, network.r[rows])
-            P, r = loadings.rounded(P, r, J, network.sigma2[rows], post)
-    except np.linalg.LinAlgError:
-        raise Refusal(code) from None
-    _need(loadings_fit(P, r), code)
-    kept = {name: vars(state)[name] for name in Published.__dataclass_fields__}
-    kept["network"] = replace(network, dynamics=dynamics)
-    return Fitted(**kept, P=P, r=r), {"P": P, "r": r}
+    _need(state.run.name in names, SUMS)
+    network = with_release(network, np.array(z), names)
+    network = network if state.run.resumed else restart(network)
+    return _fit(out, state, network, SUMS)
 
 
 def refit(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Everybody's loadings have come: fit the next ones."""
-    return _fit(out, _with_loadings(state, body), "told of loadings that do not fit")
+    state = _at(state, Fitted)
+    return _fit(out, state, _with_loadings(state, body), LOADINGS)
 
 
 def finish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Everybody's last loadings."""
-    fitted = _with_loadings(state, body)
-    kept = {name: vars(fitted)[name] for name in Published.__dataclass_fields__}
-    return Finished(**kept), {}
+    state = _at(state, Fitted)
+    return Finished(state.run, state.seen, _with_loadings(state, body), state.offsets), {}
 
 
-def _with_loadings(state: State, body: Body) -> Fitted:
-    code = "told of loadings that do not fit"
-    _need(isinstance(state, Fitted), "asked in a wrong order")
-    assert isinstance(state, Fitted)
-    network = state.network
-    assert network is not None
-    P, r, signatures = body["P"], body["r"], body["signatures"]
-    _need(P.shape == network.P.shape and r.shape == network.r.shape and loadings_fit(P, r), code)
-    _need(len(signatures) == len(network.names), code)
-    mine = network.rows(state.name)
-    _need(np.array_equal(P[mine], state.P) and np.array_equal(r[mine], state.r), code)
+def _fit(
+    out: Outgoing, state: Released | Fitted, network: Network, code: str
+) -> tuple[State, Answer]:
+    """Loadings of this site's sensors, from its copies and the public posterior.
+
+    Numbers that leave nothing to be computed are refused with the code.
+    """
+    run, offsets, rows = state.run, state.offsets, network.rows(state.run.name)
+    J = (network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])).astype(float)
+    sigma2 = network.sigma2[rows]
+    C = J * _centred(out, run, network, offsets)
+    try:
+        with np.errstate(all="ignore"):
+            post, dynamics = run.infer(network)
+            P, r = loadings.fit_loadings(C, J, sigma2, post, network.r[rows])
+            P, r = loadings.rounded(P, r, J, sigma2, post)
+    except np.linalg.LinAlgError:
+        raise Refusal(code) from None
+    _need(loadings_fit(P, r), code)
+    network = replace(network, dynamics=dynamics)
+    return Fitted(run, state.seen, network, offsets, P, r), {"P": P, "r": r}
+
+
+def _with_loadings(state: Fitted, body: Body) -> Network:
+    network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
+    fits = P.shape == network.P.shape and r.shape == network.r.shape and loadings_fit(P, r)
+    _need(fits and len(signatures) == len(network.names), LOADINGS)
+    mine = network.rows(state.run.name)
+    _need(np.array_equal(P[mine], state.P) and np.array_equal(r[mine], state.r), LOADINGS)
     gone = network.site < 0
     for n, name in enumerate(network.names):
         rows = network.rows(name)
-        if signatures[n].any() or name == state.name:
+        if signatures[n].any() or name == state.run.name:
             _check(state, name, signatures[n], {"P": P[rows], "r": r[rows]})
         else:
-            gone[rows] = state.signer is not None
+            gone[rows] = state.run.signer is not None
     # Of those who left, the loadings stay as they were, but for rounding.
     kept = np.allclose(P[gone], network.P[gone]) and np.allclose(r[gone], network.r[gone])
-    _need(kept, code)
-    return replace(state, network=replace(network, P=np.array(P), r=np.array(r)))
+    _need(kept, LOADINGS)
+    return replace(network, P=np.array(P), r=np.array(r))
+
+
+def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None:
+    """Refuse what another site did not publish, or published after it saw something else."""
+    if state.run.signer is None:
+        return
+    try:
+        text = signature.astype("<i8").tobytes()
+        state.run.signer.verify(name, text, chained(state.seen, f"from {name}", arrays))
+    except FLFLError:
+        raise Refusal(SIGNATURE) from None
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -359,32 +385,32 @@ HANDLERS: Mapping[str, Handler] = {
 }
 
 
-# --- signatures ----------------------------------------------------------------------------------
+def bound(out: Outgoing, state: State) -> Array | None:
+    """What the public model leaves open of each sensor (m,) on the transformed scale, from copies.
 
-
-def signed(state: State, answer: Answer) -> Answer:
-    """What a site adds to what it publishes: the hash of all that it saw, and its signature."""
-    signature = bytes(64)
-    if state.signer is not None:
-        signature = state.signer.sign(statement(state.name, answer, state.seen))
-    return {
-        "seen": np.frombuffer(state.seen, "<i8").astype(np.int64),
-        "signature": np.frombuffer(signature, "<i8").astype(np.int64),
-    }
-
-
-def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None:
-    """Refuse what another site did not publish, or published after it saw something else."""
-    if state.signer is None:
-        return
+    The error of its copies, each left out, less the added error, corrected for the numbers that
+    were fitted; infinite for sensors with few copies. None before the pilot.
+    """
+    if not isinstance(state, Fitted):
+        return None
+    network, rows = state.network, state.network.rows(state.run.name)
+    there = network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])
+    noise = np.where(there, network.noise(rows), 0.0)
+    C = there * _centred(out, state.run, network, state.offsets)
+    own = network.weights[rows], network.phi[rows]
     try:
-        text = signature.astype("<i8").tobytes()
-        state.signer.verify(name, text, statement(name, arrays, state.seen))
-    except FLFLError:
-        raise Refusal("a signature is wrong") from None
-
-
-# --- the site's program --------------------------------------------------------------------------
+        with np.errstate(all="ignore"):
+            post, _ = state.run.infer(network)
+            numbers = network.numbers
+            total = loadings.left_open(C, state.P, noise, own, network.design(), numbers, post)
+    except np.linalg.LinAlgError:
+        return None  # nothing can be said, so nothing is lowered
+    n = there.sum(axis=1)
+    spent = np.minimum(state.P.shape[1] / 2, n / 2)
+    total = total * n / np.maximum(n - spent, 1.0)
+    with np.errstate(invalid="ignore"):
+        left = np.sqrt(np.maximum(total - network.sigma2[rows].max(axis=1), 0.0)) * network.scale
+    return np.where(n >= PILOT_COPIES, left, np.inf)
 
 
 class Client:
@@ -396,9 +422,16 @@ class Client:
     outgoing : what the owner has let out so far
     """
 
-    def __init__(self, owner: Owner, plan: Plan, signer: Signer | None = None) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        plan: Plan,
+        signer: SecureClient | None = None,
+        infer: Inference = posterior,
+    ) -> None:
         self.owner = owner
-        self.state: State = Joined(owner.table.name, plan, owner.table.positions, signer)
+        run = Run(owner.table.name, plan, owner.table.positions, signer, infer)
+        self.state: State = Joined(run, bytes(32))
         self.outgoing = owner.public
         self.sizes: Mapping[str, int] = {}
 
@@ -406,9 +439,13 @@ class Client:
         """Answer one question. After a refusal it stands where it stood."""
         self.outgoing = self._let_out(kind, body)
         state, answer = HANDLERS[kind](self.outgoing, self.state, body)
-        self.state = replace(state, seen=chained(state.seen, kind, body))
+        run, seen = state.run, chained(state.seen, kind, body)
+        self.state = replace(state, seen=seen)
         if "signature" in PROTOCOL[kind].answer:
-            answer |= signed(self.state, answer)
+            text = chained(seen, f"from {run.name}", answer)
+            signature = bytes(64) if run.signer is None else run.signer.sign(text)
+            answer["seen"] = np.frombuffer(seen, "<i8").astype(np.int64)
+            answer["signature"] = np.frombuffer(signature, "<i8").astype(np.int64)
         return answer
 
     def _let_out(self, kind: str, body: Body) -> Outgoing:
@@ -416,62 +453,19 @@ class Client:
 
         Whatever goes wrong with the readings, others get one code; the reason stays at home.
         """
-        if kind == "vote" and type(self.state) is Joined:
-            return self.owner.vote(self.state.plan.trials())
+        plan = self.state.run.plan
+        if kind == "vote" and isinstance(self.state, Joined):
+            return self.owner.vote(plan.units())
         if kind != "publish":
             return self.outgoing
-        trial, stretch = check_publish(self.state, body)
+        _, units, stretch = check_publish(self.state, body)
         limit = bound(self.outgoing, self.state)
         try:
-            return self.owner.copy(trial, stretch, self.state.plan.added_error, limit)
+            return self.owner.copy(units, stretch, plan.added_error, limit)
         except FLFLError as error:
-            raise Refusal("its readings cannot be copied") from error
+            raise Refusal(READINGS) from error
 
     @property
     def finished(self) -> bool:
         """Whether the run has ended for this site."""
         return isinstance(self.state, Finished)
-
-
-def check_publish(state: State, body: Body) -> tuple[tuple[str, int], slice]:
-    """The transform, season and stretch that a question to publish asks for, if they are right."""
-    trials, number = state.plan.trials(), int(body["trial"])
-    _need(0 <= number < len(trials), "asked for a transform that was not voted on")
-    start, stop = int(body["start"]), int(body["stop"])
-    ready = type(state) is Joined or isinstance(state, Fitted)
-    _need(ready, "asked in a wrong order")
-    network = state.network
-    after = 0 if network is None else network.n_slots
-    _need(start == after < stop <= len(state.positions), "asked for slots that are not next")
-    agreed = network is None or trials[number] == (network.transform, network.season)
-    _need(agreed, "asked for a transform that was not voted on")
-    return trials[number], slice(start, stop)
-
-
-def bound(out: Outgoing, state: State) -> Array | None:
-    """What the public model leaves open of each sensor (m,) on the transformed scale, from copies.
-
-    The error of its copies, each left out, less the added error, corrected for the numbers that
-    were fitted; infinite for sensors with few copies. None before the pilot.
-    """
-    if not isinstance(state, Fitted) or state.network is None:
-        return None
-    network = state.network
-    rows = network.rows(state.name)
-    there, sigma2 = _there(out, network, rows), network.sigma2[rows]
-    noise = np.where(there, network.noise(rows), 0.0)
-    C = there * _centred(out, state, network)
-    own = network.weights[rows], network.phi[rows]
-    made, numbers = network.design(), network.numbers
-    try:
-        with np.errstate(all="ignore"):
-            post, _ = public.posterior(network)
-            total = loadings.unforeseen(C, state.P, noise, own, made, numbers, post)
-    except np.linalg.LinAlgError:
-        return None  # nothing can be said, so nothing is lowered
-    n = there.sum(axis=1)
-    spent = np.minimum(state.P.shape[1] / 2, n / 2)
-    total = total * n / np.maximum(n - spent, 1.0)
-    with np.errstate(invalid="ignore"):
-        left = np.sqrt(np.maximum(total - sigma2.max(axis=1), 0.0)) * network.scale
-    return np.where(n >= FEWEST_IN_PILOT, left, np.inf)

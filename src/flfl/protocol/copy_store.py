@@ -9,41 +9,27 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flfl.errors import FLFLError, InputError
+from flfl.errors import FLFLError
+from flfl.protocol.plan import Pin
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Code = Literal[
-    "store missing",
-    "store exists",
-    "store damaged",
-    "store older",
-    "already copied",
-    "not a block",
-    "too early",
-    "pinned",
-    "alias",
-    "renamed",
-    "one sensor twice",
-    "running mean",
-    "instants",
-]
+    "store missing", "store exists", "store damaged", "store older", "already copied",
+    "not a block", "too early", "pinned", "alias", "renamed", "one sensor twice",
+    "running mean", "instants",
+]  # fmt: skip
 
-COMMON = 20
-"""Fewest stamps on which two sensors are compared."""
-ALIKE = 0.8
-"""Sensors with equal readings at more than this share of common stamps are one sensor."""
-
+_BLOBS = {"instants": "<i8", "copies": "<f8", "sigmas": "<f8", "tags": "<u8"}
 _SCHEMA = """
 create table about (name text primary key, value)
 
@@ -81,36 +67,9 @@ class CopyError(FLFLError):
         return str(self.args[1])
 
 
-@dataclass(frozen=True)
-class Pin:
-    """How a sensor's readings are copied, the same for ever: another way gives second copies.
-
-    The season is no part of a copy. It is held as well: what a sensor's error in time is without
-    one season and without another would tell about its readings.
-    """
-
-    transform: str
-    step_seconds: int
-    origin_seconds: int = 0
-    season: int = 0
-
-    def __post_init__(self) -> None:
-        if self.step_seconds <= 0:
-            raise InputError(f"a step must be longer than {self.step_seconds} s")
-        # Grids that differ by whole steps are one grid.
-        object.__setattr__(self, "origin_seconds", self.origin_seconds % self.step_seconds)
-
-
-@dataclass(frozen=True)
-class Block:
-    """Copies of one sensor, made together, in order of time.
-
-    Attributes
-    ----------
-    instants : (n,) UTC seconds, strictly increasing
-    copies, sigmas : (n,) the copies, and the added error of each
-    tags : (n,) keyed tags of the readings
-    forecast, variance : what the copies foretell after the last of them
+class Block(NamedTuple):
+    """Copies of one sensor, made together, at increasing instants (n,): UTC seconds, copies, their
+    added errors and keyed tags of the readings; forecast and variance of the reading that follows.
     """
 
     instants: Index
@@ -119,25 +78,6 @@ class Block:
     tags: Words
     forecast: float
     variance: float
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What the copies until an instant foretell of the next reading."""
-
-    instant: int
-    value: float
-    variance: float
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Some copies of one sensor in order of time (n,)."""
-
-    instants: Index
-    copies: Array
-    sigmas: Array
-    tags: Words
 
 
 def connect(path: str | Path) -> sqlite3.Connection:
@@ -166,7 +106,7 @@ class CopyStore:
     >>> store.read("a", np.array([3600, 7200]))
     (array([2.5, nan]), array([0.5, nan]))
     >>> store.last("a")
-    Forecast(instant=3600, value=2.3, variance=0.2)
+    (3600, 2.3, 0.2)
     """
 
     def __init__(self, path: str | Path = ":memory:") -> None:
@@ -174,7 +114,7 @@ class CopyStore:
         self._marker: Path | None = None
         if self.path != ":memory:":
             if not Path(path).is_file():
-                raise _missing(path)
+                raise _lost("store missing", path)
             os.chmod(path, 0o600)
         try:
             self._db = connect(self.path)
@@ -198,16 +138,15 @@ class CopyStore:
         """
         path, marker = Path(path), Path(marker)
         if marker.exists() and start_after is None:
-            raise _missing(path)
+            raise _lost("store missing", path)
         made = path.exists()
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         store = cls(path)
         # An empty store without its marker is what a kill in the middle of this leaves.
         if (marker.exists() and made) or store.sensors:
             store.close()
-            raise CopyError(
-                "store exists", f"{path}: there is a copy store already; open it, or move it away"
-            )
+            text = "there is a copy store already; open it, or move it away"
+            raise CopyError("store exists", f"{path}: {text}")
         if start_after is not None:
             store.start_after(start_after)
         store._marker = marker
@@ -218,12 +157,12 @@ class CopyStore:
     def open(cls, path: str | Path, marker: str | Path) -> CopyStore:
         """The store that its marker names: a lost store never gives second copies silently."""
         if not Path(marker).is_file() or not Path(path).is_file():
-            raise _missing(path)
+            raise _lost("store missing", path)
         store = cls(path)
         name, _, written = Path(marker).read_text().strip().partition(" ")
         if store.id != name or store.written < int(written or 0):
             store.close()
-            raise _missing(path) if store.id != name else _older(path)
+            raise _lost("store missing" if store.id != name else "store older", path)
         store._marker = Path(marker)
         return store
 
@@ -258,8 +197,15 @@ class CopyStore:
         return int(self._get("written") or 0)
 
     def _mark(self) -> None:
-        if self._marker is not None:
-            _write(self._marker, f"{self.id} {self.written}")
+        """Write the marker, whole or not at all, readable by its owner only."""
+        if self._marker is None:
+            return
+        part = self._marker.with_name(self._marker.name + ".part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"{self.id} {self.written}")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._marker)
 
     def start_after(self, instant: int) -> None:
         """Never copy at or before ``instant``; it only moves forward."""
@@ -290,11 +236,11 @@ class CopyStore:
         """
         old = self.permanent(old)
         with self.transaction():
-            rows = self._run("select old from alias where new = ?", new)
-            if rows and rows[0][0] == old:
+            other = self._run("select old from alias where new = ?", new)
+            if other == [(old,)]:
                 return
-            if rows:
-                raise CopyError("alias", f"{new} is an alias of {rows[0][0]} already")
+            if other:
+                raise CopyError("alias", f"{new} is an alias of {other[0][0]} already")
             if new != old and self.last(new) is not None:
                 raise CopyError("alias", f"{new} has copies of its own; leave it out from now on")
             if new != old and self.last(old) is None:
@@ -311,10 +257,9 @@ class CopyStore:
         with self.transaction():
             held = self.pinned(sensor)
             if held is None:
-                row = (pin.transform, int(pin.step_seconds), int(pin.origin_seconds))
-                five = np.asarray(numbers, float).tolist()
-                own = (self.permanent(sensor), *row, int(pin.season), *five)
-                self._run(f"insert into pin values ({', '.join('?' * 10)})", *own)
+                way = pin.transform, int(pin.step_seconds), int(pin.origin_seconds), int(pin.season)
+                row = (self.permanent(sensor), *way, *np.asarray(numbers, float).tolist())
+                self._run("insert into pin values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
             elif held != pin:
                 raise CopyError(
                     "pinned",
@@ -330,14 +275,10 @@ class CopyStore:
         return Pin(*rows[0]) if rows else None
 
     def held(self, sensor: str) -> Array:
-        """The numbers that a sensor is held to (5,), NaN before its first copy."""
+        """The five numbers that a sensor is held to (5,), NaN before its first copy."""
         query = "select error, s, swing, steps, slope from pin where sensor = ?"
         rows = self._run(query, self.permanent(sensor))
         return np.array(rows[0] if rows else [None] * 5, float)
-
-    def error(self, sensor: str) -> float:
-        """The error in time that is published of a sensor, NaN before its first copy."""
-        return float(self.held(sensor)[0])
 
     @property
     def vote(self) -> tuple[str, int, bool] | None:
@@ -357,11 +298,13 @@ class CopyStore:
     def append(self, sensor: str, block: Block) -> None:
         """Add copies after the last one of a sensor."""
         sensor = self.permanent(sensor)
-        instants = np.asarray(block.instants, np.int64)
-        arrays = (instants, block.copies, block.sigmas, block.tags)
+        instants, *rest = arrays = [
+            np.asarray(array).astype(kind)
+            for array, kind in zip(block[:4], _BLOBS.values(), strict=True)
+        ]
         if (
             not len(instants)
-            or {np.shape(a) for a in arrays} != {(len(instants),)}
+            or any(array.shape != (len(instants),) for array in rest)
             or not (np.diff(instants) > 0).all()
             or not np.isfinite([block.copies, block.sigmas]).all()
             or np.min(block.sigmas) < 0
@@ -371,41 +314,37 @@ class CopyStore:
         first, last = int(instants[0]), int(instants[-1])
         if first <= self.start:
             raise CopyError("too early", f"{sensor}: this store begins after {self.start}")
-        blobs = [
-            np.asarray(array).astype(kind).tobytes()
-            for array, kind in zip(arrays, ("<i8", "<f8", "<f8", "<u8"), strict=True)
-        ]
         with self.transaction():
             end = self.last(sensor)
-            if end is not None and first <= end.instant:
-                raise CopyError(
-                    "already copied",
-                    f"{sensor}: a reading has one copy, for ever, and none that comes after later "
-                    "ones",
-                )
-            state = (float(block.forecast), float(block.variance))
-            row = (sensor, first, last, *blobs, *state)
+            if end is not None and first <= end[0]:
+                text = "a reading has one copy, for ever, and none that comes after later ones"
+                raise CopyError("already copied", f"{sensor}: {text}")
+            blobs = [array.tobytes() for array in arrays]
+            row = (sensor, first, last, *blobs, float(block.forecast), float(block.variance))
             self._run("insert into block values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
 
     def read(self, sensor: str, instants: Index) -> tuple[Array, Array]:
-        """Copies and their added errors (n,), NaN where there is none."""
-        stored, found, at = self._find(sensor, instants)
-        return _spread(stored.copies, found, at), _spread(stored.sigmas, found, at)
+        """Copies and their added errors (n,) at increasing instants, NaN where there is none."""
+        stored, copies, sigmas, _ = self._load(sensor)
+        _, mine, theirs = np.intersect1d(instants, stored, assume_unique=True, return_indices=True)
+        out = np.full((2, len(instants)), np.nan)
+        out[:, mine] = copies[theirs], sigmas[theirs]
+        return out[0], out[1]
 
-    def last(self, sensor: str) -> Forecast | None:
-        """The forecast after a sensor's last copy."""
+    def last(self, sensor: str) -> tuple[int, float, float] | None:
+        """Instant of a sensor's last copy, and the forecast and its variance after it."""
         query = "select last, forecast, variance from block where sensor = ? order by last desc"
         rows = self._run(query + " limit 1", self.permanent(sensor))
-        return Forecast(*rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def tags(self, instants: Index) -> tuple[Index, dict[str, Words]]:
         """Some instants with all that have a copy (n,), and the tags of each stored sensor there,
         0 where there is none."""
-        stored = {sensor: self._load(sensor, *_ALWAYS) for sensor in self.sensors}
-        grid = np.unique(np.concatenate([instants, *(own.instants for own in stored.values())]))
+        stored = {sensor: self._load(sensor) for sensor in self.sensors}
+        grid = np.unique(np.concatenate([instants, *(own[0] for own in stored.values())]))
         tags = {sensor: np.zeros(len(grid), np.uint64) for sensor in stored}
         for sensor, own in stored.items():
-            tags[sensor][np.searchsorted(grid, own.instants)] = own.tags
+            tags[sensor][np.searchsorted(grid, own[0])] = own[3]
         return grid, tags
 
     def coarser(self, sensor: str, step_seconds: int) -> tuple[Index, Array, Array]:
@@ -416,42 +355,25 @@ class CopyStore:
         """
         pin = self.pinned(sensor)
         if pin is None or step_seconds <= 0 or step_seconds % pin.step_seconds:
-            raise CopyError(
-                "pinned", f"{sensor}: {step_seconds} s is no whole number of the steps of {pin}"
-            )
-        stored = self._load(sensor, *_ALWAYS)
+            text = f"{step_seconds} s is no whole number of the steps of {pin}"
+            raise CopyError("pinned", f"{sensor}: {text}")
+        instants, copies, sigmas, _ = self._load(sensor)
         steps, group = np.unique(
-            (stored.instants - pin.origin_seconds) // step_seconds, return_inverse=True
+            (instants - pin.origin_seconds) // step_seconds, return_inverse=True
         )
         count = np.bincount(group)
-        copies = np.bincount(group, stored.copies) / count
-        sigmas = np.sqrt(np.bincount(group, stored.sigmas**2)) / count
-        return steps * step_seconds + pin.origin_seconds, copies, sigmas
+        means = np.bincount(group, copies) / count
+        spread = np.sqrt(np.bincount(group, sigmas**2)) / count
+        return steps * step_seconds + pin.origin_seconds, means, spread
 
-    def _load(self, sensor: str, low: int, high: int) -> _Stored:
-        """All copies in the blocks that touch low..high."""
-        query = (
-            "select instants, copies, sigmas, tags from block "
-            "where sensor = ? and first <= ? and last >= ? order by first"
-        )
-        rows = self._run(query, self.permanent(sensor), high, low)
-        blobs = zip(*rows, strict=True) if rows else [()] * 4
-        return _Stored(
-            *(
-                np.frombuffer(b"".join(blob), kind)
-                for blob, kind in zip(blobs, ("<i8", "<f8", "<f8", "<u8"), strict=True)
-            )
-        )
+    def _load(self, sensor: str) -> list[NDArray]:
+        """Instants, copies, sigmas and tags of a sensor, in order of time (n,)."""
+        query = f"select {', '.join(_BLOBS)} from block where sensor = ? order by first"
+        blobs = list(zip(*self._run(query, self.permanent(sensor)), strict=True)) or [()] * 4
+        kinds = zip(blobs, _BLOBS.values(), strict=True)
+        return [np.frombuffer(b"".join(blob), kind) for blob, kind in kinds]
 
-    def _find(self, sensor: str, instants: Index) -> tuple[_Stored, NDArray[np.bool_], Index]:
-        """Copies around some instants; at which of these there is one, and its place."""
-        low, high = (instants.min(), instants.max()) if len(instants) else (0, -1)
-        stored = self._load(sensor, int(low), int(high))
-        at = np.searchsorted(stored.instants, instants)
-        found = (at < len(stored.instants)) & (_at(stored.instants, at) == instants)
-        return stored, found, at
-
-    def _get(self, name: str) -> str | int | None:
+    def _get(self, name: str) -> Any:
         rows = self._run("select value from about where name = ?", name)
         return rows[0][0] if rows else None
 
@@ -465,52 +387,13 @@ class CopyStore:
             raise _damaged(self.path, error) from None
 
 
-_ALWAYS = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
-
-
-def same_readings(tags: Words, others: Mapping[str, Words]) -> str | None:
-    """The first of some sensors whose tags are equal to ``tags`` at most of their common stamps.
-
-    Leave out (tag 0) the stamps whose reading equals the one before it: sensors that are stuck, or
-    that all read zero, are not one sensor.
-
-    Examples
-    --------
-    >>> tags = np.arange(1, 31, dtype=np.uint64)
-    >>> same_readings(tags, {"a": tags + np.uint64(1), "b": tags})
-    'b'
-    """
-    for name, other in others.items():
-        common = (tags != 0) & (other != 0)
-        if common.sum() >= COMMON and (tags == other)[common].mean() > ALIKE:
-            return name
-    return None
-
-
-def _at(values: NDArray, at: Index) -> NDArray:
-    """``values[at]``, anything where that is beyond the end."""
-    return values[np.minimum(at, len(values) - 1)] if len(values) else np.zeros_like(at)
-
-
-def _spread(values: Array, found: NDArray[np.bool_], at: Index) -> Array:
-    return np.where(found, _at(values, at), np.nan)
-
-
-def _missing(path: str | Path) -> CopyError:
+def _lost(code: Code, path: str | Path) -> CopyError:
+    how = "is older than its marker" if code == "store older" else "or its marker is missing"
     return CopyError(
-        "store missing",
-        f"the copy store {path} that belongs to this site is missing; restore it and its marker "
-        "from a backup, or join as new from the next unreleased slot with "
-        "CopyStore.create(path, marker, start_after=INSTANT), the last instant that was released",
-    )
-
-
-def _older(path: str | Path) -> CopyError:
-    return CopyError(
-        "store older",
-        f"the copy store {path} is older than its marker: copies that were released are not in it; "
-        "restore a newer one, or move it away and join as new from the next unreleased slot with "
-        "CopyStore.create(path, marker, start_after=INSTANT), the last instant that was released",
+        code,
+        f"the copy store {path} of this site {how}; restore the newest ones from a backup, or move "
+        "them away and join as new from the next unreleased slot with CopyStore.create(path, "
+        "marker, start_after=INSTANT), the last instant that was released",
     )
 
 
@@ -520,13 +403,3 @@ def _damaged(path: str, error: sqlite3.Error) -> CopyError:
         f"the copy store {path} cannot be used ({error}); close whatever else has it open, make "
         "room on the disk, or restore it from a backup",
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """A small file, whole or not there, readable by its owner only."""
-    part = path.with_name(path.name + ".part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -1,9 +1,4 @@
-"""Noise that belongs to a reading: a keyed function of all that defines its noisy copy.
-
-The same reading gives the same noise in every run, so that reruns do not average it out. Anything
-else (another sensor, transform, added error, instant or reading) gives independent noise, so that
-two copies never share noise that would cancel in their difference.
-"""
+"""Noise that belongs to a reading: a keyed function of all that defines its noisy copy."""
 
 from __future__ import annotations
 
@@ -25,6 +20,10 @@ Context = tuple[str | float, ...]
 
 class NoiseKey:
     """A site's secret of 32 bytes, as the source of noise and of tags.
+
+    The same reading gives the same noise in every run, so that reruns do not average it out.
+    Anything else (another sensor, transform, added error, instant or reading) gives independent
+    noise, so that two copies never share noise that would cancel in their difference.
 
     Examples
     --------
@@ -76,18 +75,14 @@ class NoiseKey:
         equal numbers in whatever order they come. On distinct blocks a keyed permutation cannot be
         told from a random function before some 2^64 of them.
         """
+        text = b""
+        for part in purpose:  # each with its length before it, so that no two purposes are alike
+            data = part.encode() if isinstance(part, str) else struct.pack("<d", part)
+            kind = b"s" if isinstance(part, str) else b"f"
+            text += kind + struct.pack("<Q", len(data)) + data
+        key = hashlib.blake2b(text, key=self._secret, digest_size=32, person=b"flfl copy").digest()
         blocks = np.empty(len(instants), dtype=[("instant", "<i8"), ("reading", "<f8")])
         blocks["instant"] = instants
         blocks["reading"] = readings + 0.0  # -0.0 is the reading 0.0
-        cipher = Cipher(algorithms.AES(self._key(purpose)), modes.ECB()).encryptor()
+        cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
         return np.frombuffer(cipher.update(blocks.tobytes()), dtype="<u8")[::2]
-
-    def _key(self, purpose: Context) -> bytes:
-        """A key of 256 bits; each part has its length before it, so no two purposes are alike."""
-        parts = [p.encode() if isinstance(p, str) else struct.pack("<d", p) for p in purpose]
-        kinds = ["s" if isinstance(p, str) else "f" for p in purpose]
-        text = b"".join(
-            kind.encode() + struct.pack("<Q", len(part)) + part
-            for kind, part in zip(kinds, parts, strict=True)
-        )
-        return hashlib.blake2b(text, key=self._secret, digest_size=32, person=b"flfl copy").digest()

@@ -13,29 +13,18 @@ from dataclasses import astuple, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import MOST_SPREADS, PILOT_LOWEST, SEASON_GAIN
 from flfl.ensemble.interpolators import interpolate_linear, neighbours
 from flfl.model.transforms import BACKWARD, FORWARD, SLOPE, fit_offsets, season_rows
-from flfl.protocol.copier import (
-    LARGEST,
-    AddedError,
-    Copier,
-    Copies,
-    Readings,
-    Scale,
-    is_reading,
-    ladder_up,
-)
-from flfl.protocol.copy_store import CopyError, CopyStore, Pin
+from flfl.protocol.added_error import AddedError, Scale, ladder_up, medians
+from flfl.protocol.copier import LARGEST, Copier, Readings, is_reading
+from flfl.protocol.copy_store import CopyError, CopyStore
+from flfl.protocol.plan import Pin
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Trial = tuple[str, int]
 
-SEASON_GAIN = 0.98
-"""A season must lower the error to this share to be voted for."""
-LEAST_SHARE = 0.5
-"""The pilot lowers a sensor's noise to this share at the most."""
 LEAST_ERROR = 1e-30
 """Errors below that are rounding."""
 
@@ -93,7 +82,8 @@ class Owner:
 
     Parameters
     ----------
-    added_error : the owner's own setting, which no plan lowers
+    added_error : AddedError
+        The owner's own setting, which no plan lowers.
     """
 
     def __init__(self, table: Table, copier: Copier, added_error: AddedError) -> None:
@@ -110,12 +100,10 @@ class Owner:
     def in_units(self, out: Outgoing, transform: str) -> Array:
         """Median added error of each sensor's copies, in the readings' units at its median reading;
         NaN where it has no copies (m,)."""
-        t = self.table
-        made = np.isfinite(out.copies)
-        slope = SLOPE[transform](_medians(t.raw, t.known))
-        return np.asarray(_medians(out.sigma, made) / slope)
+        slope = SLOPE[transform](medians(self.table.raw, self.table.known))
+        return np.asarray(medians(out.sigma, np.isfinite(out.copies)) / slope)
 
-    def vote(self, trials: Sequence[Trial]) -> Outgoing:
+    def vote(self, units: Sequence[tuple[str, int]]) -> Outgoing:
         """Which transform and season this owner's readings prefer: one vote a site, for ever."""
         t = self.table
         pins = [pin for pin in map(self.store.pinned, t.ids) if pin is not None]
@@ -123,16 +111,17 @@ class Owner:
             self.store.cast(pins[0].transform, pins[0].season, negative=False)
         elif self.store.vote is None:
             known = is_reading(t.raw, t.known)
-            errors = [interpolation_error(t.raw, known, trial, t.positions) for trial in trials]
-            chosen = trials[choose_trial(errors, trials)]
+            chosen = units[preferred_units(t.raw, known, units, t.positions)]
             self.store.cast(*chosen, negative=bool((t.raw[known] < 0).any()))
         kept = self.store.vote
         assert kept is not None
         # A plan that does not have what it voted for gets the nearest that it has.
-        like = [trials.index(x) for x in (kept[:2], (kept[0], 0)) if x in trials]
+        like = [units.index(x) for x in (kept[:2], (kept[0], 0)) if x in units]
         return replace(self.public, vote=like[0] if like else 0, negative=kept[2])
 
-    def copy(self, trial: Trial, slots: slice, wish: float, bound: Array | None = None) -> Outgoing:
+    def copy(
+        self, units: tuple[str, int], slots: slice, wish: float, bound: Array | None = None
+    ) -> Outgoing:
         """Copies until the end of a stretch of slots, made once and for ever.
 
         Of the readings' scale nothing counts but a rung of the ladder, whatever multiple of it a
@@ -141,26 +130,42 @@ class Owner:
 
         Parameters
         ----------
-        trial : agreed transform and season
-        wish : the network's added error, a multiple
-        bound : (m,) what the public model leaves open of each sensor, from copies; None before
+        units : (str, int)
+            Agreed transform and season.
+        wish : float
+            The network's added error, a multiple.
+        bound : (m,) array, optional
+            What the public model leaves open of each sensor, from copies.
         """
-        t = self.table
-        readings = Readings(
-            tuple(t.ids),
-            t.instants,
-            t.raw,
-            t.known,
-            Pin(trial[0], t.step, int(t.instants[0]) if len(t.instants) else 0, trial[1]),
-        )
-        scale = self._scale(readings, season_rows(t.positions, trial[1]))
+        t, (transform, season) = self.table, units
+        pin = Pin(transform, t.step, int(t.instants[0]) if len(t.instants) else 0, season)
+        readings = Readings(tuple(t.ids), t.instants, t.raw, t.known, pin)
+        fresh = Scale.of(t.raw, readings.known, transform, season_rows(t.positions, season))
+        # Of sensors without copies from their readings; of the others as it was then.
+        numbers = np.column_stack(astuple(fresh))
+        for row, sensor in enumerate(readings.ids):
+            if self.store.pinned(sensor) is not None:
+                numbers[row] = self.store.held(sensor)[1:]
+        scale = Scale(*numbers.T)
         s = scale.s
-        quiet = s if bound is None else np.clip(np.fmin(bound, s), LEAST_SHARE * s, s)
-        sigma = self._added.stricter(AddedError(wish)).sigma(quiet, scale, trial[0])
+        quiet = s if bound is None else np.clip(np.fmin(bound, s), PILOT_LOWEST * s, s)
+        sigma = self._added.sigma(quiet, scale, transform, wish)
         sensible = (sigma == 0) | ((sigma >= LEAST_ERROR) & (sigma <= LARGEST))
         sigma = np.where(sensible, sigma, np.nan)
         error = ladder_up(np.fmax(np.where(s > 0, s, sigma), LEAST_ERROR))
-        copies = self._copy(readings, sigma, slots, error, scale)
+        held = np.column_stack([error, numbers])
+        while True:
+            try:
+                copies = self._copier.copy(readings, sigma, scale.swing, slots, held)
+                break
+            except CopyError as fault:
+                # A sensor that must not be copied stays at home instead of stopping the site. It is
+                # the last one of that name: an earlier one may have its copies.
+                rows = [n for n, sensor in enumerate(t.ids) if sensor == fault.sensor]
+                rows = [n for n in rows if np.isfinite(sigma[n])]
+                if not rows:
+                    raise
+                sigma[rows[-1]] = np.nan
         there = copies.known & (np.arange(len(t.instants)) < slots.stop)
         return replace(
             self.public,
@@ -168,36 +173,6 @@ class Owner:
             copies=np.where(there, copies.values, np.nan),
             sigma=np.where(there, copies.sigma, 0.0),
         )
-
-    def _scale(self, readings: Readings, season: Array) -> Scale:
-        """Of sensors without copies from their readings; of the others as it was then."""
-        numbers = np.column_stack(astuple(Scale.of(readings, season)))
-        for row, sensor in enumerate(readings.ids):
-            if self.store.pinned(sensor) is not None:
-                numbers[row] = self.store.held(sensor)[1:]
-        return Scale(*numbers.T)
-
-    def _copy(
-        self, readings: Readings, sigma: Array, slots: slice, error: Array, scale: Scale
-    ) -> Copies:
-        """Copies; a sensor that must not be copied stays at home instead of stopping the site."""
-        held = np.column_stack([error, *astuple(scale)])
-        while True:
-            try:
-                return self._copier.copy(readings, sigma, scale.swing, slots, held)
-            except CopyError as fault:
-                # The last sensor of that name: an earlier one may have its copies.
-                rows = [n for n, sensor in enumerate(readings.ids) if sensor == fault.sensor]
-                rows = [n for n in rows if np.isfinite(sigma[n])]
-                if not rows:
-                    raise
-                sigma = np.where(np.arange(len(sigma)) == rows[-1], np.nan, sigma)
-
-
-def _medians(values: Array, known: Mask) -> Array:
-    """Median of each row's known values (m,), NaN where there are none."""
-    rows = zip(values, known, strict=True)
-    return np.array([np.median(x[k]) if k.any() else np.nan for x, k in rows])
 
 
 def digests(ids: Sequence[str]) -> Index:
@@ -212,23 +187,32 @@ def digests(ids: Sequence[str]) -> Index:
     return np.frombuffer(text, "<i8").reshape(-1, 4).astype(np.int64)
 
 
-def interpolation_error(raw: Array, known: Mask, trial: Trial, positions: Array) -> float:
-    """Sum of absolute leave-one-out errors, each over its sensor's spread, under one trial.
-
-    A reading is guessed from the mean of the owner's other sensors and from its own neighbours in
-    time. A few spikes do not decide: an error counts for ten spreads at the most.
+def preferred_units(
+    raw: Array, known: Mask, units: Sequence[tuple[str, int]], positions: Array
+) -> int:
+    """Which transform and season have the least interpolation error; a season must earn its place.
 
     Examples
     --------
     >>> t = np.arange(48.0)
     >>> wave = np.cos(2 * np.pi * t / 4)[None]
-    >>> plain, seasonal = (
-    ...     interpolation_error(wave, np.ones((1, 48), bool), ("none", p), t) for p in (0, 4)
-    ... )
-    >>> seasonal < plain
-    True
+    >>> preferred_units(wave, np.ones((1, 48), bool), [("none", 0), ("none", 4)], t)
+    1
     """
-    transform, period = trial
+    errors = [interpolation_error(raw, known, each, positions) for each in units]
+    plain = [n for n, (_, period) in enumerate(units) if not period] or list(range(len(units)))
+    best = min(plain, key=lambda n: errors[n])
+    overall = min(range(len(units)), key=lambda n: errors[n])
+    return overall if errors[overall] < SEASON_GAIN * errors[best] else best
+
+
+def interpolation_error(raw: Array, known: Mask, units: tuple[str, int], positions: Array) -> float:
+    """Sum of absolute leave-one-out errors, each over its sensor's spread.
+
+    A reading is guessed from the mean of the owner's other sensors and from its own neighbours in
+    time. A few spikes do not decide: an error counts for ten spreads at the most.
+    """
+    transform, period = units
     J = known.astype(float)
     X = np.where(known, FORWARD[transform](np.where(known, raw, 0.0)), 0.0)
     rows = season_rows(positions, period)
@@ -243,18 +227,5 @@ def interpolation_error(raw: Array, known: Mask, trial: Trial, positions: Array)
     plain = np.where(known, raw, 0.0)
     n = np.maximum(J.sum(axis=1), 1)
     spread = np.sqrt(np.maximum((plain**2).sum(1) / n - (plain.sum(1) / n) ** 2, 0.0))
-    return float(np.minimum(error / np.where(spread > 0, spread, np.inf)[:, None], 10.0).sum())
-
-
-def choose_trial(errors: Sequence[float], trials: Sequence[Trial]) -> int:
-    """The trial of least error; a season must earn its place.
-
-    Examples
-    --------
-    >>> choose_trial([10.0, 9.0, 8.98], [("none", 0), ("sqrt", 0), ("sqrt", 24)])
-    1
-    """
-    plain = [n for n, (_, period) in enumerate(trials) if not period] or list(range(len(trials)))
-    best = min(plain, key=lambda n: errors[n])
-    overall = min(range(len(trials)), key=lambda n: errors[n])
-    return overall if errors[overall] < SEASON_GAIN * errors[best] else best
+    scaled = error / np.where(spread > 0, spread, np.inf)[:, None]
+    return float(np.minimum(scaled, MOST_SPREADS).sum())

@@ -7,13 +7,10 @@ from itertools import product
 
 import numpy as np
 
+from flfl.constants import PILOT_SHARE
 from flfl.errors import InputError
+from flfl.model.basis import Box
 from flfl.model.transforms import TRANSFORMS, Transform
-
-Box = tuple[tuple[float, float], tuple[float, float]]
-
-COMPONENTS = 64
-"""Numbers that a slot releases at the most, however many sensors there are."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +19,29 @@ class Plan:
 
     Attributes
     ----------
-    added_error : the network's wish, a multiple of each sensor's own error in time; an owner's own
-        setting is a floor
-    share : numbers released for each reading
-    rank : factors at the most
-    rounds : of the shared fit; their number is fixed, so it tells nothing
-    pilot : share of the slots that are released first, to learn how little noise is enough; 0: none
-    transform, season : None lets the sites vote; ``season`` is a number of slots, 0 for none
-    period : the season to vote on
-    box : corners of the published map; None without positions
+    added_error : float
+        The network's wish, a multiple of each sensor's own error in time. An owner's own setting
+        is a floor.
+    share : float
+        Numbers released for each reading.
+    rank : int
+        Factors at the most.
+    rounds : int
+        Of the shared fit. Their number is fixed, so it tells nothing.
+    pilot : float
+        Share of the slots that are released first, to learn how little noise is enough; 0 for none.
+    transform, season : str and int, or None
+        None lets the sites vote. A season is a number of slots, 0 for none.
+    period : int
+        The season to vote on.
+    box : corners of the published map, None without positions
     """
 
     added_error: float = 1.0
     share: float = 0.5
     rank: int = 20
     rounds: int = 5
-    pilot: float = 0.1
+    pilot: float = PILOT_SHARE
     transform: Transform | None = None
     season: int | None = None
     period: int = 0
@@ -60,14 +64,34 @@ class Plan:
         if bad:
             raise InputError(f"a plan cannot have {', '.join(bad)}")
 
-    def trials(self) -> list[tuple[Transform, int]]:
+    def units(self) -> list[tuple[Transform, int]]:
         """Pairs of transform and season among which the sites vote.
 
         Examples
         --------
-        >>> Plan(transform="sqrt", period=24).trials()
+        >>> Plan(transform="sqrt", period=24).units()
         [('sqrt', 0), ('sqrt', 24)]
         """
         transforms = TRANSFORMS if self.transform is None else (self.transform,)
         seasons = (0, self.period) if self.season is None else (self.season,)
         return list(product(transforms, dict.fromkeys(seasons)))
+
+
+@dataclass(frozen=True)
+class Pin:
+    """How a sensor's readings are copied, the same for ever: another way gives second copies.
+
+    The season is no part of a copy. It is held as well: what a sensor's error in time is without
+    one season and without another would tell about its readings.
+    """
+
+    transform: str
+    step_seconds: int
+    origin_seconds: int = 0
+    season: int = 0
+
+    def __post_init__(self) -> None:
+        if self.step_seconds <= 0:
+            raise InputError(f"a step must be longer than {self.step_seconds} s")
+        # Grids that differ by whole steps are one grid.
+        object.__setattr__(self, "origin_seconds", self.origin_seconds % self.step_seconds)

@@ -1,20 +1,26 @@
 """Every message of the default method: who asks what, and what the answer holds.
 
 Only ``release`` is a secure sum. All other answers are public: facts, loadings and signatures, each
-a function of noisy copies.
+a function of noisy copies. What comes from others is checked before it is used.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.constants import LARGEST_RADIUS, MOST_NUMBERS
 from flfl.errors import InputError
+from flfl.model.state_space import Dynamics
+from flfl.model.transforms import TRANSFORMS
 from flfl.protocol.messages import Exchange, Field, Protocol
-from flfl.protocol.public import OFFSETS, Facts
+from flfl.protocol.network import OFFSETS, Facts, Network
+from flfl.protocol.plan import Plan
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -34,6 +40,7 @@ _FACTS = {
     "shift": Field("float", ("*", OFFSETS)),
     "known": Field("int", ("*", "*")),
 }
+FACT_FIELDS = tuple(_FACTS)
 _ROW = {"P": Field("float", ("*", "*")), "r": Field("float", ("*",))}
 _SIGNED = {"seen": Field("int", (DIGEST,)), "signature": Field("int", (SIGNATURE,))}
 _FROM_ALL = {
@@ -41,13 +48,37 @@ _FROM_ALL = {
     "sizes": Field("int", ("*",)),
     "signatures": Field("int", ("*", SIGNATURE)),
 }
+_NETWORK = {
+    "names": Field("int", ("text",)),
+    "transform": Field("int", ("word",)),
+    "season": Field("int"),
+    "scale": Field("float"),
+    "map": Field("int"),
+    "site": Field("int", ("M",)),
+    "order": Field("int", ("M",)),
+    "sensors": Field("int", ("M", DIGEST)),
+    "places": Field("float", ("M", 2)),
+    "error": Field("float", ("M",)),
+    "units_stop": Field("int", ("M",)),
+    "stops": Field("int", ("S",)),
+    "sigma": Field("float", ("M", "S")),
+    "known": Field("int", ("M", "words")),
+    "numbers": Field("int", ("N",)),
+    "z": Field("float", ("N", "K")),
+    "P": Field("float", ("M", "k")),
+    "r": Field("float", ("M",)),
+    "A": Field("float", ("k", "k")),
+    "S": Field("float", ("k", "k")),
+}
+"""A network's public state: M sensors, N slots in S stretches, K numbers a slot, k factors."""
 
 PROTOCOL: Protocol = {
     # Which transform and season? One vote a site.
     "vote": Exchange({}, {"vote": Field("int"), "negative": Field("int")}),
-    # Make copies of a stretch of slots, and publish where they are and how noisy.
+    # Make copies of a stretch of slots, and publish where they are and how noisy. Units are a
+    # transform and a season, by their number in the plan.
     "publish": Exchange(
-        {"trial": Field("int"), "start": Field("int"), "stop": Field("int")}, {**_FACTS, **_SIGNED}
+        {"units": Field("int"), "start": Field("int"), "stop": Field("int")}, {**_FACTS, **_SIGNED}
     ),
     # Everybody's facts; the answer is this site's part of the sums.
     "release": Exchange({**_FROM_ALL, **_FACTS}, {"z": Field("sum", ("released",))}),
@@ -60,14 +91,7 @@ PROTOCOL: Protocol = {
     # Everybody's last loadings; nothing leaves after this.
     "finish": Exchange({**_ROW, "signatures": Field("int", ("*", SIGNATURE))}, {}),
     # An earlier run's public state, to which slots are added.
-    "resume": Exchange(
-        {
-            "head": Field("int", ("*",)),
-            "numbers": Field("int", ("*",)),
-            "arrays": Field("float", ("*",)),
-        },
-        {},
-    ),
+    "resume": Exchange(_NETWORK, {}),
 }
 
 
@@ -134,19 +158,93 @@ def loadings_fit(P: Array, r: Array) -> bool:
     return bool(usual and ((r > LARGEST**-2) & (r < LARGEST**2)).all())
 
 
+def network_to_arrays(network: Network) -> dict[str, NDArray]:
+    """A network's public state as plain arrays: for a message, and for files of a finished run."""
+    special = {
+        "names": pack_text("\n".join(network.names)),
+        "transform": pack_text(network.transform),
+        "map": int(network.plan.box is not None),
+        "known": pack_known(network.known),
+        "A": network.dynamics.A,
+        "S": network.dynamics.S,
+    }
+    arrays = {name: special.get(name, getattr(network, name, None)) for name in _NETWORK}
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
+    """The state back; its slots are numbered from 0.
+
+    Raises
+    ------
+    InputError
+        When the arrays do not fit together, or no run can have led to them.
+    """
+    try:
+        sizes: dict[str | int, int] = {DIGEST: DIGEST, 2: 2}
+        for name, field in _NETWORK.items():
+            shape, kind = arrays[name].shape, arrays[name].dtype.kind
+            same = all(sizes.setdefault(d, n) == n for d, n in zip(field.shape, shape, strict=True))
+            if not same or kind != ("f" if field.type == "float" else "i"):
+                raise InputError(f"{name} does not fit")
+        if sizes["words"] != -(-sizes["N"] // 64):
+            raise InputError("known does not fit")
+        own: dict[str, Any] = {name: np.array(array) for name, array in arrays.items()}
+        dynamics = Dynamics(own.pop("A"), own.pop("S"))
+        own |= {
+            "plan": plan if own.pop("map") else replace(plan, box=None),
+            "names": tuple(unpack_text(own["names"]).split("\n")),
+            "transform": unpack_text(own["transform"]),
+            "season": int(own["season"]),
+            "scale": float(own["scale"]),
+            "known": unpack_known(own["known"], sizes["N"]),
+            "positions": np.arange(sizes["N"], dtype=float),
+        }
+        network = Network(**own, dynamics=dynamics)
+        sound = _is_sound(network)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise InputError("the saved network is damaged")
+    return network
+
+
+def _is_sound(network: Network) -> bool:
+    """Whether a run can have led to this state. A number that is not finite fails every test."""
+    names, site, numbers, K = network.names, network.site, network.numbers, network.z.shape[1]
+    A, S = network.dynamics.A, network.dynamics.S
+    lengths = np.concatenate([network.error, network.sigma.ravel()])
+    return bool(
+        len(site) > 0
+        and len(np.unique(network.sensors, axis=0)) == len(site)
+        and list(names) == sorted(set(names))
+        and ((site >= -1) & (site < len(names))).all()
+        and (np.diff(network.stops, prepend=0) > 0).all()
+        and network.stops[-1] == len(numbers)
+        and 1 <= len(A) <= network.plan.rank
+        and 1 <= K <= MOST_NUMBERS
+        and ((numbers >= 0) & (numbers <= K)).all()
+        and ((network.units_stop >= 0) & (network.units_stop <= len(numbers))).all()
+        and network.transform in TRANSFORMS
+        and network.season >= 0
+        and 1 / LARGEST < network.scale < LARGEST
+        and ((lengths == 0) | ((lengths > 1 / LARGEST) & (lengths < LARGEST))).all()
+        and all(np.abs(x).max(initial=0.0) < LARGEST for x in (network.places, network.z, A, S))
+        and loadings_fit(network.P, network.r)
+        # The factors keep a finite variance.
+        and np.abs(np.linalg.eigvals(A)).max() < LARGEST_RADIUS + 1e-6
+        and np.linalg.eigvalsh(S).min() > 0
+    )
+
+
 def chained(seen: bytes, kind: str, arrays: Mapping[str, NDArray | float]) -> bytes:
-    """The hash of all that was seen, with one more message."""
+    """The hash of all that was seen, with one more message.
+
+    A site signs ``chained(seen, "from NAME", arrays)``: what it publishes, after what it has seen.
+    """
     text = hashlib.sha256(seen + f"flfl {kind}\0".encode())
     for key in sorted(arrays):
         array = np.asarray(arrays[key])
         array = array.astype("<f8" if array.dtype.kind == "f" else "<i8", order="C")
         text.update(f"{key} {array.dtype.kind} {array.shape}\0".encode() + array.tobytes())
     return text.digest()
-
-
-def statement(name: str, arrays: Mapping[str, NDArray | float], seen: bytes) -> bytes:
-    """What a site signs: what it publishes, after it has seen what it has seen."""
-    return chained(seen, f"from {name}", arrays)
-
-
-FACT_FIELDS = tuple(_FACTS)

@@ -22,8 +22,8 @@ from flfl.io.table import Table
 from flfl.io.write import flags_of
 from flfl.methods import create
 from flfl.paper.estimator import PaperFLFL
-from flfl.protocol.owner import Outgoing, digests
-from flfl.protocol.publish import published
+from flfl.protocol.finish import published
+from flfl.protocol.network import posterior
 from flfl.protocol.traffic import Traffic
 from flfl.recovery.identity import run_id
 from flfl.recovery.result import Recovery
@@ -177,11 +177,10 @@ def _published(run: Remembered, table: Table, rules: Rules) -> Array | None:
     """
     if any((kept.sigmas[np.isfinite(kept.copies)] == 0).any() for kept in run.sites.values()):
         return None
-    values = np.full(table.values.shape, np.nan)
+    values, (post, _) = np.full(table.values.shape, np.nan), posterior(run.network)
     for kept in run.sites.values():
-        out = Outgoing(digests(kept.ids), np.zeros((len(kept.ids), 2)), copies=kept.copies)
         columns = [table.sensor_ids.index(sensor) for sensor in kept.ids]
-        values[:, columns] = published(run.network, out).T
+        values[:, columns] = published(run.network, post, kept.ids, kept.copies).T
     refused = ~table.known & (rules.reasons(table) != "")
     return np.where(refused, np.nan, rules.clip(values))
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from flfl.estimators.saved_model import Remembered
 from flfl.io.write import FLAGS, Provenance
-from flfl.protocol.guarantee import epsilon, gaussian_dp, told_apart
+from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
 from flfl.recovery.rules import Rules, count_reasons
 from flfl.recovery.scores import GapScore, SensorScore, SiteScore, by_site
@@ -151,7 +151,7 @@ def guarantee(added_error: float) -> list[dict[str, float]]:
             {
                 "change": multiple * added_error,
                 "readings": readings,
-                "told_apart": told_apart(multiple, 1.0, readings),
+                "told_apart": best_guess(multiple, 1.0, readings),
                 "gaussian_dp": mu,
                 "epsilon": epsilon(mu, DELTA),
                 "delta": DELTA,

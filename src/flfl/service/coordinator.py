@@ -22,12 +22,11 @@ from threadpoolctl import threadpool_limits
 from flfl.config import CoordinatorSettings, read_settings
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
+from flfl.protocol.network import Network
 from flfl.protocol.plan import Plan
-from flfl.protocol.public import Network
-from flfl.protocol.schema import PROTOCOL
+from flfl.protocol.schema import PROTOCOL, network_from_arrays, network_to_arrays
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator
-from flfl.protocol.state import network_from_arrays, network_to_arrays
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureServer
 from flfl.service import files

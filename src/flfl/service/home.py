@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from flfl.config import SiteSettings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError, explained
-from flfl.model.geometry import to_plane
-from flfl.protocol import home
-from flfl.protocol.client import Client, Published
-from flfl.protocol.copier import AddedError, Copier
+from flfl.model.basis import to_plane
+from flfl.protocol.added_error import AddedError
+from flfl.protocol.client import Client
+from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
-from flfl.protocol.home import Effort
+from flfl.protocol.finish import Effort, finish_at_home, finish_run, own_part
+from flfl.protocol.network import Network
 from flfl.protocol.owner import Owner, Table
-from flfl.protocol.public import Network
 from flfl.secagg import Identity, Roster, SecureClient
 from flfl.service import files
 from flfl.service.agreement import Agreement, AgreementError
@@ -125,23 +125,16 @@ class Home:
         What it released in earlier runs is still in the sums, and is taken off them.
         """
         table = table_of(taken, self.settings.name, agreement)
-        own = home.own_part(table, network, self.copier.store)
-        effort, trial = (
+        own, effort = (
+            own_part(table, network, self.copier.store),
             effort_of(self.settings, agreement.grid),
-            (network.transform, network.season),
         )
-        return home.finish(table, effort, trial, network, own)
+        return finish_at_home(table, effort, (network.transform, network.season), network, own)
 
 
 def finish(client: Client, settings: SiteSettings, grid: TimeGrid) -> Recovered:
     """The result of a site whose run has ended."""
-    state = client.state
-    assert isinstance(state, Published)
-    assert state.network is not None
-    network = state.network
-    own, trial = network.rows(state.name), (network.transform, network.season)
-    parts = own, client.outgoing, state.offsets
-    return home.finish(client.owner.table, effort_of(settings, grid), trial, network, parts)
+    return finish_run(client, effort_of(settings, grid))
 
 
 def floor_of(settings: SiteSettings) -> AddedError:

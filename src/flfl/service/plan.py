@@ -9,8 +9,8 @@ import numpy as np
 from flfl.config import MapSettings, RunSettings
 from flfl.errors import InputError
 from flfl.io.sensors import read_sensors
-from flfl.model.geometry import map_box, map_centre, to_plane
-from flfl.protocol.plan import Box, Plan
+from flfl.model.basis import Box, map_box, map_centre, to_plane
+from flfl.protocol.plan import Plan
 from flfl.service.agreement import Geography
 from flfl.service.grid import TimeGrid
 

@@ -91,12 +91,7 @@ def test_spikes_are_read_better_by_heavy_tails():
     C[2, 100] += 8.0
     used = np.arange(net.z.shape[1]) < net.numbers[:, None]
     z = np.where(used, C.T @ (net.weights[:, None] * net.phi), 0.0)
-    edges = np.cumsum([0, *(len(part.numbers) for part in net.stretches)])
-    parts = tuple(
-        replace(part, z=z[a:b])
-        for part, a, b in zip(net.stretches, edges[:-1], edges[1:], strict=True)
-    )
-    spiky = replace(one, network=replace(net, stretches=parts))
+    spiky = replace(one, network=replace(net, z=z))
     plain = gaussian.by_slot(spiky, False).value[:, 100]
     heavy = gaussian.heavy_tailed(spiky, False).value[:, 100]
     assert heavy[2] > 1.5 * plain[2] > 0

@@ -15,7 +15,7 @@ from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.model.kalman_em import fit_kalman_em
 from flfl.model.transforms import FORWARD
-from flfl.protocol.owner import choose_trial, interpolation_error
+from flfl.protocol.owner import preferred_units
 
 Mask = NDArray[np.bool_]
 
@@ -75,11 +75,8 @@ class KalmanEM(BaseRecoverer):
         transforms = tuple(FORWARD) if np.nanmin(Y) >= 0 else ("none",)
         transforms = (self.transformation,) if self.transformation else transforms
         seasons = {0, self.period_} if self.season is None else {self.season}
-        trials = [(transform, season) for season in sorted(seasons) for transform in transforms]
-        if len(trials) == 1:
-            return trials[0]
-        errors = [interpolation_error(Y, known, trial, positions) for trial in trials]
-        return trials[choose_trial(errors, trials)]
+        units = [(transform, season) for season in sorted(seasons) for transform in transforms]
+        return units[preferred_units(Y, known, units, positions) if len(units) > 1 else 0]
 
 
 def _units(Y: Array, known: Mask, positions: Array, transform: str, season: int) -> Units:

@@ -91,7 +91,7 @@ def _chunks(heard: Channel, L: Array, noise: Array) -> Iterator[tuple[slice, Arr
     for start in range(0, len(heard.z), _CHUNK):
         at = slice(start, start + _CHUNK)
         made = loadings.design(L, noise[:, at], ones, heard.B)
-        yield at, *loadings.used(made, heard.numbers[at])
+        yield at, *loadings.used(*made, heard.numbers[at])
 
 
 def states(heard: Channel, L: Array, noise: Array, dynamics: Dynamics) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from flfl.audit.attacks import Guess, left_over, received
 from flfl.audit.attacks.gaussian import by_slot
 from flfl.audit.view import Array, Case, Refit, offsets_of
-from flfl.protocol import public
+from flfl.protocol.network import posterior
 
 MOST = 40
 """Refits that are used at the most, the last ones."""
@@ -47,7 +47,7 @@ def _equations(case: Case, refit: Refit) -> Equations:
     Rows (k, N), right-hand sides (k,) and the size of their errors (k,), by sensor.
     """
     net, now = refit.network, case.network
-    post, _ = public.posterior(net)
+    post, _ = posterior(net)
     mean, (L, k) = post.mean, post.mean.shape
     J = net.known.astype(float)
     W = J / (net.r[:, None] + net.sigma2)

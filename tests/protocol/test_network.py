@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from flfl.errors import InputError
 from flfl.model import loadings
 from flfl.model.transforms import season_rows
-from flfl.protocol import public
+from flfl.protocol import network as net
+from flfl.protocol.network import OFFSETS, Facts
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
-from flfl.protocol.public import OFFSETS, Facts
-from flfl.protocol.schema import facts_from_wire, facts_to_wire
-from flfl.protocol.state import network_from_arrays, network_to_arrays
+from flfl.protocol.schema import (
+    facts_from_wire,
+    facts_to_wire,
+    network_from_arrays,
+    network_to_arrays,
+)
 from worlds import BOX, NAMES, PLAN, TARGET, Federation, federation, owner, table
 
 PLAIN = replace(PLAN, pilot=0.0)
@@ -41,12 +45,12 @@ def sites(L, seed=0, **how):
 
 
 def founded(L=80, plan=PLAIN, **how):
-    return public.found(plan, sites(L, **how), ("none", 0), np.arange(300.0))
+    return net.found(plan, sites(L, **how), ("none", 0), np.arange(300.0))
 
 
 def with_z(network, seed=0):
-    sums = np.random.default_rng(seed).standard_normal(network.stretches[-1].numbers.sum())
-    return public.with_release(network, sums, network.names)
+    sums = np.random.default_rng(seed).standard_normal(network.numbers[network.last].sum())
+    return net.with_release(network, sums, network.names)
 
 
 def same(one, other):
@@ -76,20 +80,22 @@ def test_damaged_arrays_are_refused_or_make_a_sound_network(seed):
     arrays = {name: array.copy() for name, array in network_to_arrays(network).items()}
     name = str(rng.choice(sorted(arrays)))
     array = arrays[name]
-    way = rng.integers(3)
-    if way == 0:
+    way = rng.integers(4)
+    if way == 0 and array.ndim:
         arrays[name] = array[: rng.integers(len(array))]
     elif way == 1:
-        arrays[name] = np.append(array, array[:1])
+        arrays[name] = np.append(array, array.ravel()[:1])
+    elif way == 2:
+        del arrays[name]
     else:
-        wrong = [1e300, -1e40, 0.0] if array.dtype.kind == "f" else [-1, 2**62, 65]
-        array[rng.integers(len(array))] = rng.choice(wrong)
+        wrong = [1e300, -1e40, 0.0, np.nan] if array.dtype.kind == "f" else [-1, 2**62, 65]
+        array.flat[rng.integers(array.size)] = rng.choice(wrong)
     try:
         back = network_from_arrays(arrays, network.plan)
     except InputError as error:
         assert "damaged" in str(error)  # noqa: PT017
         return
-    post, _ = public.posterior(with_z(public.extend(back, sites(10, 5))))
+    post, _ = net.posterior(with_z(net.extend(back, sites(10, 5))))
     assert np.isfinite(post.mean).all()
 
 
@@ -109,7 +115,7 @@ def test_newcomers_come_last_and_leavers_stay_in_the_past():
     del then["a"]
     then["b"] = facts(["b9", "b0", "b1"], 40, 3)  # a new sensor, named first
     then["d"] = facts(["d0"], 40, 4)
-    grown = public.extend(first, then)
+    grown = net.extend(first, then)
     assert grown.names == ("b", "c", "d")
     assert grown.n_slots == 120
     np.testing.assert_array_equal(grown.sensors[:7], first.sensors)
@@ -126,12 +132,12 @@ def test_newcomers_come_last_and_leavers_stay_in_the_past():
 def test_the_basis_of_those_who_were_there_does_not_change_when_others_join():
     first = with_z(founded())
     crowd = {"x": replace(facts([f"x{i}" for i in range(30)], 40), places=np.full((30, 2), 5.0))}
-    grown = public.extend(first, sites(40, 7) | crowd)
+    grown = net.extend(first, sites(40, 7) | crowd)
     np.testing.assert_array_equal(grown.phi[:7], first.phi)
     # Nor where there was no map to begin with.
     one_place = {k: replace(f, places=np.zeros_like(f.places)) for k, f in sites(80).items()}
-    blind = public.found(PLAIN, one_place, ("none", 0), np.arange(300.0))
-    signs = public.extend(blind, sites(40, 7) | {"x": facts([f"x{i}" for i in range(30)], 40)})
+    blind = net.found(PLAIN, one_place, ("none", 0), np.arange(300.0))
+    signs = net.extend(blind, sites(40, 7) | {"x": facts([f"x{i}" for i in range(30)], 40)})
     np.testing.assert_array_equal(signs.phi[:7], blind.phi)
     assert set(np.unique(signs.phi)) <= {-1.0, 1.0}
     back = network_from_arrays(network_to_arrays(with_z(blind)), PLAIN)
@@ -169,12 +175,12 @@ def own_part(run, name, network):
     return loadings.released(C, network.weights[rows], network.phi[rows], network.numbers)
 
 
-@pytest.mark.parametrize("trial", [("none", 0), ("sqrt", 24)])
-def test_a_pilot_s_release_is_moved_to_the_centre_and_season_of_all_copies(trial):
-    plan = Plan(transform=trial[0], season=trial[1], rank=4, rounds=2, box=BOX)
+@pytest.mark.parametrize("units", [("none", 0), ("sqrt", 24)])
+def test_a_pilot_s_release_is_moved_to_the_centre_and_season_of_all_copies(units):
+    plan = Plan(transform=units[0], season=units[1], rank=4, rounds=2, box=BOX)
     run = federation(n=440, plan=plan).carry()
     network = run.network
-    assert len(network.stretches) == 2
+    assert len(network.stops) == 2
     expected = sum(own_part(run, name, network) for name in NAMES)
     np.testing.assert_allclose(network.z, expected, atol=1e-7)  # sums are in fixed point
 
@@ -189,24 +195,25 @@ def test_two_stretches_moved_are_one_stretch_with_the_last_offsets():
         C = np.where(network.known, (copies - offsets @ rows) / network.scale, 0.0)
         return loadings.released(C, network.weights, network.phi, network.numbers)
 
-    sums = release(before)[network.stretches[-1].used]
-    first = public.with_release(network, sums, network.names)
+    there = np.arange(network.z.shape[1]) < network.numbers[:, None]
+    sums = release(before)[there]
+    first = net.with_release(network, sums, network.names)
     moved = sites(40, 7)
     edges = {"a": slice(0, 3), "b": slice(3, 5), "c": slice(5, 7)}
     for name, own in edges.items():
         moved[name] = replace(moved[name], shift=(after - before)[own])
-    np.testing.assert_allclose(public.extend(first, moved).z[:80], release(after), atol=1e-9)
+    np.testing.assert_allclose(net.extend(first, moved).z[:80], release(after), atol=1e-9)
 
 
 def test_who_drops_in_the_release_is_not_in_it():
     network = founded(missing=0.0)
     sums = 1.0 + np.arange(network.numbers.sum())
-    left = public.with_release(network, sums, ("a", "b"))
+    left = net.with_release(network, sums, ("a", "b"))
     assert not left.known[left.rows("c")].any()
     np.testing.assert_array_equal(left.known[:5], network.known[:5])
     assert (left.numbers <= network.numbers).all()
     assert left.numbers.sum() > 0  # two sites are all that are left: both are in every slot
-    whole = public.with_release(network, sums, network.names)
+    whole = net.with_release(network, sums, network.names)
     used = np.arange(whole.z.shape[1]) < left.numbers[:, None]
     np.testing.assert_array_equal(left.z, np.where(used, whole.z, 0.0))
 
@@ -214,7 +221,7 @@ def test_who_drops_in_the_release_is_not_in_it():
 def test_sums_travel_in_a_row_slot_by_slot():
     network = founded()
     sums = 1.0 + np.arange(network.numbers.sum())
-    made = public.with_release(network, sums, network.names)
+    made = net.with_release(network, sums, network.names)
     edges = np.concatenate([[0], np.cumsum(network.numbers)])
     for t, n in enumerate(network.numbers):
         np.testing.assert_array_equal(made.z[t, :n], sums[edges[t] : edges[t + 1]])
@@ -232,7 +239,7 @@ def test_numbers_a_slot(seed, share, n_sites, missing):
     rng = np.random.default_rng(seed)
     site = rng.integers(0, n_sites, 12)
     known = rng.random((12, 200)) >= missing
-    numbers, n = public.numbers_of(known, site, share, 4), known.sum(axis=0)
+    numbers, n = net.numbers_of(known, site, share, 4), known.sum(axis=0)
     counts = np.array([known[site == i].sum(axis=0) for i in np.unique(site)])
     present = (counts > 0).sum(axis=0)
     assert (numbers <= n // 2).all()
@@ -246,7 +253,7 @@ def test_numbers_a_slot(seed, share, n_sites, missing):
 def test_the_share_is_met_on_average():
     known = np.random.default_rng(0).random((30, 2000)) < 0.6
     for share in (0.05, 0.2, 0.45):
-        numbers = public.numbers_of(known, np.arange(30) % 5, share, 64)
+        numbers = net.numbers_of(known, np.arange(30) % 5, share, 64)
         assert numbers.sum() == pytest.approx(share * known.sum(), rel=0.01)
 
 
@@ -256,26 +263,25 @@ def test_the_share_is_met_on_average():
 def test_everybody_computes_the_same_posterior_from_the_arrays():
     network = federation(n=200).carry().network
     back = network_from_arrays(network_to_arrays(network), network.plan)
-    one, other = public.posterior(network)[0], public.posterior(back)[0]
+    one, other = net.posterior(network)[0], net.posterior(back)[0]
     np.testing.assert_array_equal(one.mean, other.mean)
 
 
 def test_another_scale_is_another_posterior():
     network = federation(n=200, secure=False).carry().network
     louder = replace(network, scale=network.scale / 3)
-    one, other = public.posterior(network)[0], public.posterior(louder)[0]
+    one, other = net.posterior(network)[0], net.posterior(louder)[0]
     assert np.abs(one.mean - other.mean).max() > 1e-3
 
 
 def test_a_slot_whose_sums_do_not_fit_is_seen():
     network = federation(n=300).carry().network
-    ratio, middle = public.fit_quality(network, public.posterior(network)[0])
+    ratio, middle = net.fit_quality(network, net.posterior(network)[0])
     assert 0.3 < middle < 2
-    *before, last = network.stretches
-    z = last.z.copy()
+    z = network.z.copy()
     z[50] *= -20
-    spoilt = replace(network, stretches=(*before, replace(last, z=z)))
-    worse, _ = public.fit_quality(spoilt, public.posterior(spoilt)[0])
+    spoilt = replace(network, z=z)
+    worse, _ = net.fit_quality(spoilt, net.posterior(spoilt)[0])
     assert worse[50] > 10 * ratio.max()
 
 

@@ -5,12 +5,12 @@ import pytest
 from scipy.special import ndtr
 
 from flfl.errors import InputError
-from flfl.protocol.guarantee import epsilon, gaussian_dp, read_at_most, told_apart
+from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp, read_at_most
 
 
 @pytest.mark.parametrize(("d", "percent", "eps"), [(1, 69, 4.4), (2, 84, 10), (3, 93, 17)])
 def test_figures_of_the_method(d, percent, eps):
-    assert round(100 * told_apart(d, 1.0)) == percent
+    assert round(100 * best_guess(d, 1.0)) == percent
     assert abs(epsilon(gaussian_dp(d, 1.0), 1e-5) - eps) < 0.5
 
 
@@ -20,7 +20,7 @@ def test_a_reader_guesses_right_as_often_as_said():
     moved = rng.random(100_000) < 0.5
     copies = d * moved[:, None] + sigma * rng.standard_normal((100_000, w))
     right = np.mean((copies.mean(1) > d / 2) == moved)
-    assert abs(right - told_apart(d, sigma, readings=w)) < 0.005
+    assert abs(right - best_guess(d, sigma, readings=w)) < 0.005
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.5, 3.0, 30.0, 500.0])
@@ -39,9 +39,9 @@ def test_epsilon_solves_its_equation(mu, delta):
 def test_ends():
     assert epsilon(0.0, 1e-5) == 0
     assert epsilon(gaussian_dp(1.0, 0.0), 1e-5) == np.inf
-    assert told_apart(1.0, 0.0) == 1
-    assert told_apart(0.0, 0.0) == 0.5
-    assert told_apart(-1.0, 1.0) == told_apart(1.0, 1.0)
+    assert best_guess(1.0, 0.0) == 1
+    assert best_guess(0.0, 0.0) == 0.5
+    assert best_guess(-1.0, 1.0) == best_guess(1.0, 1.0)
     with pytest.raises(InputError):
         epsilon(1.0, 0.0)
 

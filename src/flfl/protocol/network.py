@@ -1,0 +1,378 @@
+"""All that is public in a network, and what anybody can compute from it.
+
+Coordinator and sites hold the same :class:`Network` and call the same functions, so a coordinator
+can lie about the released sums only: the posterior of the factors follows from public numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flfl.constants import (
+    FIRST_RESIDUAL,
+    HARMONICS,
+    LEAST_FIRST_RESIDUAL,
+    MOST_NUMBERS,
+    QUIETEST_WEIGHT,
+    SHORT_PASSES,
+    SHORT_SLOTS,
+)
+from flfl.model import loadings
+from flfl.model.basis import keyed_signs, smooth_basis
+from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
+from flfl.model.transforms import season_rows
+from flfl.protocol.plan import Plan
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
+
+OFFSETS = 1 + 2 * HARMONICS
+"""Numbers that describe a sensor's centre and season."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a site publishes of its sensors before a stretch of slots is released.
+
+    Attributes
+    ----------
+    sensors : (m, 4) digests of the permanent ids
+    places : (m, 2) on the published map, zeros without one
+    error : (m,) error in time, 0 for a sensor that stays at home
+    sigma : (m,) added error in this stretch
+    variance : (m,) of the centred copies
+    shift : (m, OFFSETS) change of centre and season since the last stretch
+    known : (m, L) where there are copies
+    """
+
+    sensors: Index
+    places: Array
+    error: Array
+    sigma: Array
+    variance: Array
+    shift: Array
+    known: Mask
+
+
+@dataclass(frozen=True)
+class Network:
+    """All that is public: M sensors of all sites, N slots in stretches that were released at once.
+
+    Attributes
+    ----------
+    names : the sites that take part now
+    site : (M,) position of each sensor's site in ``names``, -1 for one that left
+    order : (M,) its place among the sensors that its site names
+    sensors, places, error : (M, ...) of :class:`Facts`, in the order in which sensors joined
+    scale : one number for all sensors, fixed at founding
+    transform, season : agreed; positions : (N or more,) elapsed steps of the slots
+    units_stop : (M,) centre and season are those of a sensor's copies before this slot
+    stops : (S,) the slot after each stretch
+    sigma : (M, S) added error of each sensor in each stretch
+    known : (M, N) where copies are in the release
+    numbers : (N,) how many numbers were released at each slot
+    z : (N, K) the release, zero beyond each slot's numbers and until it is made
+    P, r : (M, k) loadings and (M,) residual variances
+    """
+
+    plan: Plan
+    names: tuple[str, ...]
+    site: Index
+    order: Index
+    sensors: Index
+    places: Array
+    error: Array
+    scale: float
+    transform: str
+    season: int
+    positions: Array
+    units_stop: Index
+    stops: Index
+    sigma: Array
+    known: Mask
+    numbers: Index
+    z: Array
+    P: Array
+    r: Array
+    dynamics: Dynamics
+
+    @property
+    def n_slots(self) -> int:
+        """Slots of all stretches."""
+        return len(self.numbers)
+
+    @property
+    def last(self) -> slice:
+        """The slots of the last stretch."""
+        return slice(int(self.stops[-2]) if len(self.stops) > 1 else 0, self.n_slots)
+
+    @cached_property
+    def sigma2(self) -> Array:
+        """Variance of the added error in units of the network's scale, 0 where unknown (M, N)."""
+        squares = np.repeat(self.sigma**2, np.diff(self.stops, prepend=0), axis=1)
+        return self.known * squares / self.scale**2
+
+    @cached_property
+    def weights(self) -> Array:
+        """Weight of each sensor in the sums (M,): quiet sensors count more, within limits."""
+        heard = self.error > 0
+        middle = float(np.median(self.error[heard])) if heard.any() else 1.0
+        return np.where(heard, self.scale / np.maximum(self.error, QUIETEST_WEIGHT * middle), 0.0)
+
+    @cached_property
+    def phi(self) -> Array:
+        """The basis at the sensors, as the release uses it (M, K)."""
+        return self.basis(self.z.shape[1])
+
+    @cached_property
+    def digest(self) -> bytes:
+        """All of it in 32 bytes, but for the positions of slots to come."""
+        text = hashlib.sha256()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray) and each.name != "positions":
+                text.update(np.ascontiguousarray(value).tobytes())
+            elif isinstance(value, Dynamics):
+                text.update(value.A.tobytes() + value.S.tobytes())
+            elif each.name != "positions":
+                text.update(repr(value).encode())
+        return text.digest()
+
+    def basis(self, size: int) -> Array:
+        """The fixed functions at the sensors: smooth on the map, else keyed signs (M, size)."""
+        names = [row.tobytes() for row in self.sensors]
+        if self.plan.box is None:
+            return keyed_signs(names, size)
+        made = smooth_basis(self.places, self.plan.box, size)
+        rest = keyed_signs(names, size + 1)[:, 1 + made.shape[1] :]
+        return np.concatenate([made, rest], axis=1)
+
+    def rows(self, name: str) -> Index:
+        """The sensors of a site, in the order in which it names them."""
+        rows = np.flatnonzero(self.site == self.names.index(name))
+        return rows[np.argsort(self.order[rows])]
+
+    def design(
+        self, rows: Index | slice = slice(None), there: Mask | None = None
+    ) -> tuple[Array, Array]:
+        """How some sensors enter the release, with all of their copies or with some (m, N)."""
+        noise = self.noise(rows)
+        noise = noise if there is None else np.where(there, noise, 0.0)
+        return loadings.design(self.P[rows], noise, self.weights[rows], self.phi[rows])
+
+    def noise(self, rows: Index | slice = slice(None)) -> Array:
+        """Variance of some sensors' copies around ``p . q``, 0 where there is no copy (m, N)."""
+        return self.known[rows] * self.r[rows, None] + self.sigma2[rows]
+
+
+def found(
+    plan: Plan, facts: Mapping[str, Facts], units: tuple[str, int], positions: Array
+) -> Network:
+    """A new network, before its first release, from what each site publishes.
+
+    Where the sensors' places coincide there is no map, now nor when others join.
+
+    Parameters
+    ----------
+    units : (str, int)
+        Transform and season.
+    """
+    variance = np.concatenate([fact.variance for fact in facts.values()])
+    places = np.concatenate([fact.places for fact in facts.values()])
+    M = len(places)
+    if len(np.unique(places, axis=0)) < max(3, M // 2):
+        plan = replace(plan, box=None)
+    heard = variance > 0
+    scale = float(np.sqrt(variance[heard].mean())) if heard.any() else 1.0
+    whole, real, K = np.empty(0, np.int64), np.empty(0), max(1, min(MOST_NUMBERS, M // 2))
+    empty = Network(
+        plan=plan,
+        names=(),
+        site=whole,
+        order=whole,
+        sensors=np.empty((0, 4), np.int64),
+        places=np.empty((0, 2)),
+        error=real,
+        scale=scale,
+        transform=units[0],
+        season=units[1],
+        positions=positions,
+        units_stop=whole,
+        stops=whole,
+        sigma=np.empty((0, 0)),
+        known=np.empty((0, 0), bool),
+        numbers=whole,
+        z=np.empty((0, K)),
+        P=np.empty((0, 0)),
+        r=real,
+        dynamics=first_dynamics(1, 1.0),
+    )
+    return restart(extend(empty, facts))
+
+
+def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
+    """The network with one more stretch, before its release.
+
+    Sensors that are new get rows at the end; those that do not take part have no copies in the
+    stretch. Earlier releases are adjusted to centres and seasons that have changed.
+    """
+    row_of = {digest.tobytes(): row for row, digest in enumerate(network.sensors)}
+    rows = {
+        name: np.array(
+            [row_of.setdefault(digest.tobytes(), len(row_of)) for digest in fact.sensors], np.int64
+        )
+        for name, fact in facts.items()
+    }
+    had, M, N = len(network.sensors), len(row_of), network.n_slots
+    L = next(iter(facts.values())).known.shape[1]
+    sensors, places = _longer(network.sensors, M), _longer(network.places, M)
+    error = _longer(network.error, M)
+    site, order = np.full(M, -1, np.int64), np.zeros(M, np.int64)
+    known, sigma, shift = np.zeros((M, L), bool), np.zeros(M), np.zeros((M, OFFSETS))
+    for n, (name, fact) in enumerate(facts.items()):
+        at, new = rows[name], rows[name] >= had
+        site[at], order[at] = n, np.arange(len(at))
+        known[at], sigma[at], shift[at] = fact.known, fact.sigma, fact.shift
+        sensors[at[new]], places[at[new]] = fact.sensors[new], fact.places[new]
+        error[at[new]] = fact.error[new]
+    grown = replace(
+        network,
+        names=tuple(facts),
+        site=site,
+        order=order,
+        sensors=sensors,
+        places=places,
+        error=error,
+        known=_longer(network.known, M),
+    )
+    z, moved = network.z, shift.any()
+    if moved and N:
+        # Sums are linear in the copies, so also in their centres and seasons.
+        season = season_rows(network.positions, network.season)[:, :N]
+        change = grown.known * (shift @ season) / network.scale
+        z = z - loadings.released(change, grown.weights, grown.phi, network.numbers)
+    numbers = numbers_of(known, site, network.plan.share, z.shape[1])
+    # A site that is away keeps the units that its part of the release is in.
+    anew = (np.arange(M) >= had) | (moved & (site >= 0))
+    P, r = network.P, network.r
+    if P.size:  # newcomers have no loadings before they fit them
+        P, r = _longer(P, M), np.concatenate([r, _first_residuals(grown)[had:]])
+    return replace(
+        grown,
+        units_stop=np.where(anew, N + L, _longer(network.units_stop, M)),
+        stops=np.append(network.stops, N + L),
+        sigma=np.column_stack([_longer(network.sigma, M), sigma]),
+        known=np.concatenate([grown.known, known], axis=1),
+        numbers=np.concatenate([network.numbers, numbers]),
+        z=np.concatenate([z, np.zeros((L, z.shape[1]))]),
+        P=P,
+        r=r,
+    )
+
+
+def _longer(array: NDArray[T], M: int) -> NDArray[T]:
+    """An array with rows of zeros for sensors that are new."""
+    rows = np.zeros((M - len(array), *array.shape[1:]), array.dtype)
+    return np.concatenate([array, rows])
+
+
+def _first_residuals(network: Network) -> Array:
+    squares = (network.error / network.scale) ** 2
+    return np.maximum(FIRST_RESIDUAL * squares, LEAST_FIRST_RESIDUAL)
+
+
+def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
+    """Numbers released at each slot: a share of its readings, at most half of them.
+
+    Where only two sites have readings, each could take its own part off the sums: then at most
+    half of the smaller one's readings. Nothing of a slot that one site alone has.
+    """
+    names = np.unique(site[site >= 0])
+    counts = np.array([known[site == n].sum(axis=0) for n in names]).reshape(len(names), -1)
+    total, present = counts.sum(axis=0), (counts > 0).sum(axis=0)
+    smaller = np.where(counts > 0, counts, total).min(axis=0, initial=known.size)
+    half = np.where(present > 2, total, np.where(present == 2, smaller, 0)) // 2
+    return np.minimum(loadings.numbers_a_slot(np.where(half > 0, total, 0), share, most), half)
+
+
+def restart(network: Network) -> Network:
+    """The state before the first round: loadings on the basis, slow factors."""
+    M = len(network.error)
+    k = max(1, min(network.plan.rank, M - 1, network.n_slots // 10))
+    B = network.basis(max(k, 1, min(MOST_NUMBERS, M // 2)))[:, :k]
+    P = B / np.sqrt(np.maximum((B**2).mean(axis=0), 1e-12))
+    dynamics = first_dynamics(k, 1.0 / float((P**2).sum(axis=1).mean()))
+    return replace(network, P=P, r=_first_residuals(network), dynamics=dynamics)
+
+
+def with_release(network: Network, sums: Array, present: Sequence[str]) -> Network:
+    """The network with the sums of its last stretch (n,), over the sites that were in them."""
+    last, K = network.last, np.arange(network.z.shape[1])
+    known, numbers = network.known[:, last], network.numbers[last]
+    new = np.zeros_like(network.z[last])
+    new[numbers[:, None] > K] = sums
+    inside = np.isin(network.site, [network.names.index(name) for name in present])
+    if not inside[network.site >= 0].all():
+        # Somebody dropped: the sums are those of the others, and so are the numbers.
+        known, site = known & inside[:, None], np.where(inside, network.site, -1)
+        numbers = np.minimum(numbers_of(known, site, network.plan.share, len(K)), numbers)
+        new = np.where(numbers[:, None] > K, new, 0.0)
+    return replace(
+        network,
+        known=np.concatenate([network.known[:, : last.start], known], axis=1),
+        numbers=np.concatenate([network.numbers[: last.start], numbers]),
+        z=np.concatenate([network.z[: last.start], new]),
+    )
+
+
+Inference = Callable[[Network], tuple[Posterior, Dynamics]]
+
+
+def posterior(network: Network) -> tuple[Posterior, Dynamics]:
+    """The factors given the release, and the dynamics that they suggest."""
+    observed = loadings.information(*network.design(), network.z, network.numbers)
+    dynamics = network.dynamics
+    for _ in range(SHORT_PASSES if network.n_slots < SHORT_SLOTS else 1):
+        post = smooth(*observed, dynamics)
+        dynamics = learn(post.moments, network.n_slots)
+    return post, dynamics
+
+
+def shared_posterior() -> Inference:
+    """:func:`posterior` for parties in one process: what one computed, the others reuse."""
+    kept: dict[bytes, tuple[Posterior, Dynamics]] = {}
+
+    def infer(network: Network) -> tuple[Posterior, Dynamics]:
+        made = kept.pop(network.digest, None) or posterior(network)
+        while len(kept) > 1:  # the last two serve a round
+            del kept[next(iter(kept))]
+        kept[network.digest] = made
+        return made
+
+    return infer
+
+
+def fit_quality(network: Network, post: Posterior) -> tuple[Array, float]:
+    """How well the release fits: chi^2 of each slot over its numbers (N,), and the median.
+
+    The residual ``z - F m`` has the covariance ``R - F V F'`` given all the data. Slots without
+    numbers have 1.
+    """
+    F, R = loadings.used(*network.design(), network.numbers)
+    d = np.arange(R.shape[1])
+    S = R - F @ post.cov @ F.mT
+    S[:, d, d] += 1e-3 * R[:, d, d]
+    e = network.z - (F @ post.mean[:, :, None])[:, :, 0]
+    square = np.einsum("tk,tk->t", e, np.linalg.solve(S, e[:, :, None])[:, :, 0])
+    seen = network.numbers > 0
+    ratio = np.where(seen, square / np.maximum(network.numbers, 1), 1.0)
+    return ratio, float(np.median(ratio[seen])) if seen.any() else 1.0
