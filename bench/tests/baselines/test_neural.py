@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import DivergedError
 from flfl.methods import create
-from flfl_bench.baselines import attention, metamf
+from flfl.protocol.traffic import Traffic
+from flfl_bench.baselines import attention
+from flfl_bench.baselines.federation import Post, train
+from flfl_bench.baselines.neural import Readings
 
 NAMES = ("metamf", "fesog", "fedgnn")
 TINY = {"metamf": {"rank": 4, "low_rank": 2, "memory": 4, "hidden": 4}, "fedgnn": {"refresh": 2}}
@@ -50,44 +54,28 @@ def test_without_jax_the_registry_says_so_and_the_rest_works():
 
 @pytest.fixture(scope="module")
 def network():
-    return synthesize(6, 80, rank=2, rng=np.random.default_rng(0))
+    return synthesize(5, 60, rank=2, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_messages_and_the_batch_agree(name, network):
     """Same estimates to float32's rounding; the same bytes and messages to the last one."""
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
+    from neural_messages import by_message
+
     table, sensors = network
-    both = [
-        create(name, rounds=5, batched=batched, **TINY.get(name, {})).fit(
-            table.values, sensors=sensors
-        )
-        for batched in (True, False)
-    ]
-    np.testing.assert_allclose(both[0].estimates_, both[1].estimates_, rtol=1e-4)
-    assert both[0].traffic_ == both[1].traffic_
-    assert both[0].traffic_.rounds == 5
-    assert both[0].traffic_.bytes_up > 4 * both[0].traffic_.numbers > 0
-
-
-def test_metamf_the_split_gradient_is_the_joint_gradient():
-    """Clients differentiate by their models, the server pulls that back: the chain rule."""
-    jax = pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
-    rng = np.random.default_rng(0)
-    sizes = metamf.Sizes(sensors=3, slots=12, d=8, s=3, m=5, o=6)
-    theta = metamf.start(sizes, rng)
-    Z, train = rng.standard_normal((3, 12)).astype(np.float32), rng.random((3, 12)) < 0.6
-    joint = jax.grad(metamf.joint_loss)(theta, Z, train, sizes)
-    models = metamf.all_models(theta, sizes)
-    uploads = [
-        metamf.client_gradient(metamf.Phi(*(part[i] for part in models)), Z[i], train[i])
-        for i in range(3)
-    ]
-    stacked = jax.tree_util.tree_map(lambda *parts: np.stack(parts), *uploads)
-    split = metamf.pull_back(theta, stacked, sizes)
-    assert max(float(abs(part).max()) for part in jax.tree_util.tree_leaves(joint)) > 1e-3
-    for one, other in zip(*map(jax.tree_util.tree_leaves, (split, joint)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    model = create(name, rounds=3, **TINY.get(name, {}))
+    Z = (table.values - table.values.mean()).to_numpy().T / table.values.to_numpy().std()
+    found = []
+    for form in (model.at_once, partial(by_message, model)):
+        readings, traffic = Readings.of(Z, np.random.default_rng(0)), Traffic()
+        estimates = train(form(readings, sensors, Post(traffic)), model.rounds, traffic)
+        found.append((estimates, traffic))
+    (batched, fast), (slow, counted) = found
+    np.testing.assert_allclose(batched, slow, rtol=1e-4, atol=1e-6)
+    assert (fast.up, fast.down) == (counted.up, counted.down)
+    assert (fast.messages_up, fast.messages_down) == (counted.messages_up, counted.messages_down)
+    assert counted.numbers > 0
 
 
 def test_noise_is_drawn_for_every_element():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines import federation
 from flfl_bench.baselines.attention import (
     Dice,
     Graph,
@@ -28,7 +26,7 @@ from flfl_bench.baselines.attention import (
     rows_sent,
     start_layer,
 )
-from flfl_bench.baselines.federation import WORD, ByMessage, Form, Message, Post
+from flfl_bench.baselines.federation import WORD, Post
 from flfl_bench.baselines.neural import (
     Adam,
     NeuralBatch,
@@ -41,9 +39,7 @@ from flfl_bench.baselines.neural import (
     jax,
     jitted,
     jnp,
-    packed,
     single,
-    unpacked,
 )
 
 
@@ -143,16 +139,6 @@ def server_step(
     return adam_step(shared, mean, adam, rate)
 
 
-client_round = jitted(client_part)
-apply_step = jitted(server_step)
-
-
-@jitted
-def client_estimates(shared: Shared, private: Private, home: Home) -> Any:
-    """One client's row, (N,)."""
-    return shared.Q @ embed(shared, private.own, private, home)
-
-
 @jitted
 def all_estimates(shared: Shared, private: Private, homes: Home) -> Any:
     """All rows, (M, N)."""
@@ -181,127 +167,24 @@ def joint_step(
     return *server_step(shared, adam, sums, jnp.sum(ones), observers, rules.rate), private
 
 
-class Client(federation.Client):
-    """Holds one sensor's readings, its embedding, and what it knows of its neighbours."""
-
-    def __init__(
-        self, readings: Readings, home: Home, stream: np.random.Generator, private: Private,
-        pseudo: int, rules: Rules,
-    ) -> None:  # fmt: skip
-        super().__init__(readings)
-        self._home, self._stream = home, stream
-        self._private = self._best = private
-        self._pseudo, self._rules = pseudo, rules
-
-    def learn(self, model: Message) -> Sequence[Message]:
-        """Which slots its gradients are about, and these; its own embedding moves at home."""
-        dice = roll(self._stream, self._pseudo)
-        normals = _normals(self._stream, self._pseudo, len(self._private.own))
-        upload, touched, self._private = client_round(
-            unpacked(_FORM, model.body), self._private, self._home, dice, normals, self._rules
-        )
-        rows = np.flatnonzero(touched)
-        sent = upload._replace(Q=np.asarray(upload.Q)[rows])
-        return [Message("rows", {"rows": rows}), Message("gradient", packed(sent))]
-
-    def introduce(self) -> Message:
-        """Its embedding, for the third party."""
-        return Message("embedding", {"own": self._private.own})
-
-    def meet(self, message: Message) -> None:
-        """Its neighbours' embeddings, without names; they stay as they are until the next time."""
-        found = np.asarray(message.body["others"])
-        others = np.zeros(self._private.others.shape, np.float32)
-        others[: len(found)] = found
-        met = jnp.arange(len(others)) < len(found)
-        self._private = self._private._replace(others=single(others), met=met)
-
-    def keep(self) -> None:
-        """What it holds now belongs to the best model."""
-        self._best = self._private
-
-    def estimate(self, model: Message, *, best: bool) -> Array:
-        """With what it held when that model was kept, or with what it holds now."""
-        private = self._best if best else self._private
-        return double(client_estimates(unpacked(_FORM, model.body), private, self._home))[None]
-
-
-_FORM = Shared(Layer(0, 0, 0, 0), 0)
-
-
-class Server(federation.Server):
-    """Holds the layer and Q; sees cut and noisy gradients."""
-
-    def __init__(self, shared: Shared, rate: float) -> None:
-        super().__init__(shared)
-        self._adam = adam_start(shared)
-        self._rate = rate
-
-    def model(self, client: int) -> Message:
-        """The same for every client."""
-        return Message("model", packed(self.shared))
-
-    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
-        """Add up what the clients sent, and move."""
-        Q = np.zeros(self.shared.Q.shape, np.float32)
-        observers = np.zeros(len(Q), np.int32)
-        sent = [unpacked(_FORM, gradient.body) for _, gradient in uploads]
-        for (slots, _), gradient in zip(uploads, sent, strict=True):
-            Q[slots.body["rows"]] += gradient.Q
-            observers[slots.body["rows"]] += 1
-        layer = jax.tree_util.tree_map(lambda *parts: sum(parts), *(one.layer for one in sent))
-        count = np.float32(len(uploads))
-        self.shared, self._adam = apply_step(
-            self.shared, self._adam, Shared(layer, single(Q)), count, observers, self._rate
-        )
-
-
-class ThirdParty:
-    """Knows who is near whom, and passes embeddings on without names."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._neighbors = [ids[has] for ids, has in zip(*graph, strict=True)]
-
-    def match(self, embeddings: Sequence[Message]) -> list[Message]:
-        """For every client the embeddings of its neighbours."""
-        own = np.stack([message.body["own"] for message in embeddings])
-        return [Message("neighbors", {"others": own[ids]}) for ids in self._neighbors]
-
-
-class WithThirdParty(ByMessage):
-    """Server, clients and the third party, message by message."""
-
-    def __init__(
-        self, server: Server, clients: Sequence[Client], post: Post, matcher: ThirdParty,
-        refresh: int,
-    ) -> None:  # fmt: skip
-        super().__init__(server, clients, post)
-        self._matcher, self._refresh = matcher, refresh
-
-    def round(self, number: int) -> None:
-        """As for all, after the neighbours were met where it is time."""
-        if _time_to_meet(number, self._refresh):
-            sent = [self.post.up(client.introduce()) for client in self.clients]
-            for client, message in zip(self.clients, self._matcher.match(sent), strict=True):
-                client.meet(self.post.down(message))
-        super().round(number)
-
-
 class Together(NeuralBatch):
-    """All clients, the server and the third party at once."""
+    """All clients, the server and the third party, which knows who is near whom, at once."""
 
     def __init__(
-        self, readings: Readings, post: Post, shared: Shared, private: Private, graph: Graph,
-        homes: Home, streams: Sequence[np.random.Generator], model: FedGNN,
-    ) -> None:  # fmt: skip
-        M, d = private.own.shape
+        self, model: FedGNN, readings: Readings, shared: Shared, graph: Graph, post: Post
+    ) -> None:
+        M, d = len(readings.Z), model.rank
+        self._streams = client_streams(model.random_state, M)
+        alone = [start_private(stream, d, graph.ids.shape[1]) for stream in self._streams]
+        private = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *alone)
         layer = sum(a.size for a in shared.layer)
         touched = int(rows_sent(readings, model.pseudo).sum())
         up = {"rows": touched, "gradient": M * layer + d * touched}
         state = (shared, adam_start(shared), private)
         super().__init__(readings, post, state, M * (layer + shared.Q.size), up)
-        self._graph, self._homes, self._streams = graph, homes, streams
-        self._pseudo, self._rules, self._refresh = model.pseudo, model.rules(), model.refresh
+        self._graph, self._homes = graph, homes_of(readings, graph.present)
+        self._pseudo, self._refresh = model.pseudo, model.refresh
+        self._rules = Rules(model.clip, model.noise, model.learning_rate)
 
     def predict(self, state: Tree) -> Array:
         """Estimates (M, N)."""
@@ -310,7 +193,7 @@ class Together(NeuralBatch):
 
     def round(self, number: int) -> None:
         """As for all, after the neighbours were met where it is time."""
-        if _time_to_meet(number, self._refresh):
+        if number > 0 and number % self._refresh == 0:
             shared, adam, private = self.state
             M, d = private.own.shape
             ids, present = (jnp.asarray(a) for a in self._graph)
@@ -336,10 +219,6 @@ def _normals(stream: np.random.Generator, pseudo: int, d: int) -> Any:
     return stream.standard_normal((pseudo, d), np.float32)
 
 
-def _time_to_meet(number: int, refresh: int) -> bool:
-    return number > 0 and number % refresh == 0
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class FedGNN(NeuralRecoverer):
     """Attention over a sensor's observed slots and its neighbours' fixed embeddings.
@@ -360,7 +239,6 @@ class FedGNN(NeuralRecoverer):
     learning_rate : of Adam, on the server and at the clients
     refresh : rounds before neighbours' embeddings are fetched, and between two times
     rounds : rounds at most; the run stops early when readings kept back say so
-    batched : compute all clients at once; False passes every message (slow, same result)
     random_state : seed
 
     Examples
@@ -377,31 +255,13 @@ class FedGNN(NeuralRecoverer):
     learning_rate: Positive = 0.02
     refresh: Count = 50
     rounds: Count = 200
-    batched: bool = True
     random_state: Whole = 0
 
-    def rules(self) -> Rules:
-        """Cut, noise and length of steps."""
-        return Rules(self.clip, self.noise, self.learning_rate)
-
-    def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
-        M, N = readings.Z.shape
-        shared = start_shared(N, self.rank, np.random.default_rng([self.random_state, 1]))
-        graph = region_graph(sensors, self.n_neighbors)
-        homes, streams = homes_of(readings, graph.present), client_streams(self.random_state, M)
-        alone = [start_private(stream, self.rank, graph.ids.shape[1]) for stream in streams]
-        if self.batched:
-            private = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *alone)
-            return Together(readings, post, shared, private, graph, homes, streams, self)
-        clients = [
-            Client(
-                readings.of_sensor(i), Home(*(part[i] for part in homes)), streams[i], alone[i],
-                self.pseudo, self.rules(),
-            )
-            for i in range(M)
-        ]  # fmt: skip
-        server = Server(shared, self.learning_rate)
-        return WithThirdParty(server, clients, post, ThirdParty(graph), self.refresh)
+    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+        """All clients, the server and the third party."""
+        rng = np.random.default_rng([self.random_state, 1])
+        shared = start_shared(readings.Z.shape[1], self.rank, rng)
+        return Together(self, readings, shared, region_graph(sensors, self.n_neighbors), post)
 
     def _remark(self, readings: Readings) -> str:
         if self.noise == 0:

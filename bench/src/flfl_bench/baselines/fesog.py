@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +10,6 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines import federation
 from flfl_bench.baselines.attention import (
     Dice,
     Graph,
@@ -25,12 +23,11 @@ from flfl_bench.baselines.attention import (
     noise_like,
     pseudo_slots,
     region_graph,
-    roll,
     roll_all,
     rows_sent,
     start_layer,
 )
-from flfl_bench.baselines.federation import ByMessage, Form, Message, Post
+from flfl_bench.baselines.federation import Post
 from flfl_bench.baselines.neural import (
     Adam,
     NeuralBatch,
@@ -43,9 +40,7 @@ from flfl_bench.baselines.neural import (
     jax,
     jitted,
     jnp,
-    packed,
     single,
-    unpacked,
 )
 
 
@@ -172,16 +167,6 @@ def server_step(
     return Shared(moved.model, U, Q), adam
 
 
-client_round = jitted(client_part)
-apply_step = jitted(server_step)
-
-
-@jitted
-def client_estimates(view: View, home: Home) -> Any:
-    """One client's row, (N,)."""
-    return view.Q @ embed(view, home)
-
-
 def views(shared: Shared, ids: Any) -> View:
     """Every client's sight of what is shared, stacked; the model and Q are the same for all."""
     return View(shared.model, shared.U, shared.U[ids], shared.Q)
@@ -224,87 +209,12 @@ def joint_step(
     return *server_step(shared, adam, sums, weights, rate, decay), memory
 
 
-class Client(federation.Client):
-    """Holds one sensor's readings and its last embedding."""
-
-    def __init__(
-        self, readings: Readings, home: Home, stream: np.random.Generator, model: FeSoG
-    ) -> None:
-        super().__init__(readings)
-        self._home, self._stream = home, stream
-        self._pseudo, self._privacy = model.pseudo, model.privacy()
-        self._memory = jnp.zeros(model.rank, np.float32)
-
-    def learn(self, model: Message) -> Sequence[Message]:
-        """Which slots its gradients are about, and these."""
-        dice = roll(self._stream, self._pseudo)
-        upload, self._memory = client_round(
-            self._view(model), self._home, self._memory, dice, self._privacy
-        )
-        rows, present = np.flatnonzero(upload.touched), np.flatnonzero(self._home.present)
-        g = upload.gradient
-        sent = {"own": g.own, "others": np.asarray(g.others)[present], "Q": np.asarray(g.Q)[rows]}
-        return [Message("rows", {"rows": rows}), Message("gradient", packed(g.model) | sent)]
-
-    def estimate(self, model: Message, *, best: bool) -> Array:
-        """The best model comes from the server: there is nothing to remember."""
-        return double(client_estimates(self._view(model), self._home))[None]
-
-    def _view(self, message: Message) -> View:
-        body = message.body
-        others = np.zeros((len(self._home.present), len(body["own"])), np.float32)
-        others[: len(body["others"])] = body["others"]
-        return View(unpacked(_FORM, body), body["own"], single(others), body["Q"])
-
-
-_FORM = Model(Layer(0, 0, 0, 0), Layer(0, 0, 0, 0), 0, 0)
-
-
-class Server(federation.Server):
-    """Holds the model, U and Q; sees noisy gradients."""
-
-    def __init__(self, shared: Shared, graph: Graph, rate: float, decay: float) -> None:
-        super().__init__(shared)
-        self._adam = adam_start(shared)
-        self._neighbors = [ids[has] for ids, has in zip(*graph, strict=True)]
-        self._steps = (rate, decay)
-
-    def model(self, client: int) -> Message:
-        """The model, Q, and the rows of U of the client and its neighbours."""
-        model, U, Q = self.shared
-        rows = {"own": U[client], "others": np.asarray(U)[self._neighbors[client]]}
-        return Message("model", {**packed(model), **rows, "Q": Q})
-
-    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
-        """Add up what the clients sent, weighted by how many slots each had, and move."""
-        U, Q = (np.zeros(a.shape, np.float32) for a in self.shared[1:])
-        n_U, n_Q = np.zeros(len(U), np.float32), np.zeros(len(Q), np.int32)
-        models: Any = 0.0
-        total = 0.0
-        for client, (slots, gradient) in enumerate(uploads):
-            rows, body = slots.body["rows"], gradient.body
-            n, near = np.float32(len(rows)), self._neighbors[client]
-            U[client] += n * body["own"]
-            U[near] += n * body["others"]
-            n_U[client] += n
-            n_U[near] += n
-            Q[rows] += n * body["Q"]
-            n_Q[rows] += 1
-            total += float(n)
-            own = jax.tree_util.tree_map(lambda a, n=n: n * a, unpacked(_FORM, body))
-            models = jax.tree_util.tree_map(jnp.add, models, own) if client else own
-        sums = Shared(models, single(U), single(Q))
-        weights = Shared(single(np.array(total)), single(n_U), single(n_Q))
-        self.shared, self._adam = apply_step(self.shared, self._adam, sums, weights, *self._steps)
-
-
 class Together(NeuralBatch):
     """All clients and the server at once."""
 
     def __init__(
-        self, readings: Readings, post: Post, shared: Shared, graph: Graph, homes: Home,
-        streams: Sequence[np.random.Generator], model: FeSoG,
-    ) -> None:  # fmt: skip
+        self, model: FeSoG, readings: Readings, shared: Shared, graph: Graph, post: Post
+    ) -> None:
         M, d = shared.U.shape
         size = M * sum(a.size for a in jax.tree_util.tree_leaves(shared.model))
         rows = d * (M + int(graph.present.sum()))
@@ -312,9 +222,9 @@ class Together(NeuralBatch):
         up = {"rows": touched, "gradient": size + rows + d * touched}
         state = (shared, adam_start(shared), jnp.zeros((M, d), np.float32))
         super().__init__(readings, post, state, size + rows + M * shared.Q.size, up)
-        self._streams, self._pseudo = streams, model.pseudo
-        self._ids, self._homes = jnp.asarray(graph.ids), homes
-        self._settings = (model.privacy(), model.learning_rate, model.decay)
+        self._streams, self._pseudo = client_streams(model.random_state, M), model.pseudo
+        self._ids, self._homes = jnp.asarray(graph.ids), homes_of(readings, graph.present)
+        self._settings = (Privacy(model.clip, model.noise), model.learning_rate, model.decay)
 
     def predict(self, state: Tree) -> Array:
         """Estimates (M, N)."""
@@ -346,7 +256,6 @@ class FeSoG(NeuralRecoverer):
     learning_rate : of Adam
     decay : share by which touched rows shrink in a round
     rounds : rounds at most; the run stops early when readings kept back say so
-    batched : compute all clients at once; False passes every message (slow, same result)
     random_state : seed
 
     Examples
@@ -363,25 +272,13 @@ class FeSoG(NeuralRecoverer):
     learning_rate: Positive = 0.05
     decay: NotNegative = 0.001
     rounds: Count = 200
-    batched: bool = True
     random_state: Whole = 0
 
-    def privacy(self) -> Privacy:
-        """What is done to a gradient before it leaves."""
-        return Privacy(self.clip, self.noise)
-
-    def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
+    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+        """All clients and the server."""
         M, N = readings.Z.shape
         shared = start(M, N, self.rank, np.random.default_rng([self.random_state, 1]))
-        graph = region_graph(sensors, self.n_neighbors)
-        streams, homes = client_streams(self.random_state, M), homes_of(readings, graph.present)
-        if self.batched:
-            return Together(readings, post, shared, graph, homes, streams, self)
-        clients = [
-            Client(readings.of_sensor(i), Home(*(part[i] for part in homes)), stream, self)
-            for i, stream in enumerate(streams)
-        ]
-        return ByMessage(Server(shared, graph, self.learning_rate, self.decay), clients, post)
+        return Together(self, readings, shared, region_graph(sensors, self.n_neighbors), post)
 
     def _remark(self, readings: Readings) -> str:
         return (

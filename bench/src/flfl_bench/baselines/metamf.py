@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +10,7 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines import federation
-from flfl_bench.baselines.federation import ByMessage, Form, Message, Post
+from flfl_bench.baselines.federation import Post
 from flfl_bench.baselines.neural import (
     Adam,
     NeuralBatch,
@@ -136,23 +134,6 @@ def joint_loss(theta: Theta, Z: Any, train: Any, sizes: Sizes) -> Any:
     return jnp.sum(jax.vmap(squared_error)(generate_all(theta, sizes), Z, train))
 
 
-@jitted
-def client_gradient(phi: Phi, z: Any, train: Any) -> Phi:
-    """``dL_i/dPhi_i``: what a client uploads."""
-    return jax.grad(squared_error)(phi, z, train)
-
-
-client_estimates = jitted(estimates)
-all_models = jitted(generate_all)
-
-
-@jitted
-def pull_back(theta: Theta, uploads: Phi, sizes: Sizes) -> Theta:
-    """``sum_i J_i^T dL_i/dPhi_i``: the gradient of the server's weights from the uploads."""
-    _, back = jax.vjp(lambda weights: generate_all(weights, sizes), theta)
-    return back(uploads)[0]
-
-
 def server_step(
     theta: Theta, adam: Adam, gradient: Theta, count: Any, rate: Any, decay: Any
 ) -> tuple[Theta, Adam]:
@@ -163,9 +144,6 @@ def server_step(
     gradient = each(lambda g: g * jnp.minimum(1.0, _CLIP / jnp.maximum(length, 1e-12)), gradient)
     decayed = Theta(*gradient[:2], *each(lambda g, w: g + decay * w, gradient[2:], theta[2:]))
     return adam_step(theta, decayed, adam, rate)
-
-
-apply_step = jitted(server_step)
 
 
 @jitted
@@ -181,49 +159,6 @@ def joint_step(
 def joint_estimates(theta: Theta, sizes: Sizes) -> Any:
     """All rows, (M, N)."""
     return jax.vmap(estimates)(generate_all(theta, sizes))
-
-
-class Client(federation.Client):
-    """Holds one sensor's readings; evaluates and differentiates the model it was sent."""
-
-    def __init__(self, readings: Readings) -> None:
-        super().__init__(readings)
-        self._data = single(readings.Z[0]), jnp.asarray(readings.train[0])
-        self._count = np.array(int(readings.train.sum()))
-
-    def learn(self, model: Message) -> Sequence[Message]:
-        """The gradient of its squared error, and over how many readings."""
-        gradient = client_gradient(Phi(**model.body), *self._data)
-        return [Message("gradient", {**gradient._asdict(), "count": self._count})]
-
-    def estimate(self, model: Message, *, best: bool) -> Array:
-        """All of its model comes from the server: there is nothing to remember."""
-        return double(client_estimates(Phi(**model.body)))[None]
-
-
-class Server(federation.Server):
-    """Holds the weights that generate every client's model; sees no reading."""
-
-    def __init__(self, theta: Theta, sizes: Sizes, rate: float, decay: float) -> None:
-        super().__init__(theta)
-        self._adam = adam_start(theta)
-        self._sizes, self._steps = sizes, (rate, decay)
-        self._made: tuple[Theta | None, Any] = (None, None)
-
-    def model(self, client: int) -> Message:
-        """The model generated for this client."""
-        if self._made[0] is not self.shared:
-            self._made = self.shared, all_models(self.shared, self._sizes)
-        models = self._made[1]._asdict()
-        return Message("model", {name: array[client] for name, array in models.items()})
-
-    def step(self, uploads: Sequence[Sequence[Message]]) -> None:
-        """Pull the uploaded gradients back into the weights, and move these."""
-        bodies = [parts[0].body for parts in uploads]
-        stacked = Phi(*(jnp.stack([body[name] for body in bodies]) for name in Phi._fields))
-        gradient = pull_back(self.shared, stacked, self._sizes)
-        count = single(np.sum([body["count"] for body in bodies]))
-        self.shared, self._adam = apply_step(self.shared, self._adam, gradient, count, *self._steps)
 
 
 class Together(NeuralBatch):
@@ -271,7 +206,6 @@ class MetaMF(NeuralRecoverer):
     learning_rate : of Adam
     decay : weight decay of the generating networks
     rounds : rounds at most; the run stops early when readings kept back say so
-    batched : compute all clients at once; False passes every message (slow, same result)
     random_state : seed
 
     Examples
@@ -287,17 +221,14 @@ class MetaMF(NeuralRecoverer):
     learning_rate: Positive = 0.02
     decay: NotNegative = 0.0001
     rounds: Count = 300
-    batched: bool = True
     random_state: Whole = 0
 
-    def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
+    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+        """All clients and the server."""
         M, N = readings.Z.shape
         sizes = Sizes(M, N, self.rank, self.low_rank, self.memory, self.hidden)
         theta = start(sizes, np.random.default_rng([self.random_state, 1]))
-        if self.batched:
-            return Together(readings, post, theta, sizes, self.learning_rate, self.decay)
-        clients = [Client(readings.of_sensor(i)) for i in range(sizes.sensors)]
-        return ByMessage(Server(theta, sizes, self.learning_rate, self.decay), clients, post)
+        return Together(readings, post, theta, sizes, self.learning_rate, self.decay)
 
     def _remark(self, readings: Readings) -> str:
         return (

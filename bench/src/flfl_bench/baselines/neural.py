@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.scaling import Scaling
-from flfl_bench.baselines.federation import WORD, AtOnce, Form, Mask, Post, hold_back, train
+from flfl_bench.baselines.federation import WORD, AtOnce, Mask, Post, hold_back, train
 
 Tree = Any
 """Arrays in tuples, lists or named tuples, as JAX walks through them."""
@@ -130,17 +130,6 @@ def adam_step(weights: Tree, gradient: Tree, state: Adam, rate: Any) -> tuple[Tr
     return moved, Adam(mean, square, steps)
 
 
-def packed(tree: Tree) -> dict[str, Any]:
-    """The arrays of a tree under numbers, for a message."""
-    return {str(number): leaf for number, leaf in enumerate(jax.tree_util.tree_leaves(tree))}
-
-
-def unpacked(like: Tree, body: Mapping[str, Any]) -> Tree:
-    """The tree of :func:`packed` again, in the form of another one."""
-    form = jax.tree_util.tree_structure(like)
-    return jax.tree_util.tree_unflatten(form, [body[str(n)] for n in range(form.num_leaves)])
-
-
 @dataclass(frozen=True)
 class Readings:
     """Standardised readings of some sensors: what one client has, or all of them.
@@ -166,11 +155,6 @@ class Readings:
         # same bits.
         rounded = np.round(np.where(known, Z, 0.0) * _GRID) / _GRID
         return cls(rounded.astype(np.float32), known & ~held, held)
-
-    def of_sensor(self, number: int) -> Readings:
-        """The one row that a client has."""
-        one = slice(number, number + 1)
-        return Readings(self.Z[one].copy(), self.train[one].copy(), self.held[one].copy())
 
     def sums(self, estimates: Array) -> Array:
         """Squared error and number of the readings kept back, then of those learned from, (4,)."""
@@ -211,14 +195,13 @@ class NeuralRecoverer(BaseRecoverer):
     """What the estimators share; parameters are the fields of a dataclass."""
 
     rounds: int
-    batched: bool
     random_state: int
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
         scaling, traffic = Scaling.fit(Y), self.traffic_
         readings = Readings.of(scaling.apply(Y), np.random.default_rng(self.random_state))
         with load().default_device(load().devices("cpu")[0]):
-            form = self._form(readings, sensors, Post(traffic))
+            form = self.at_once(readings, sensors, Post(traffic))
             estimates = train(form, self.rounds, traffic, _PATIENCE)
         # Each client's own gradient, in every round: nothing is summed away.
         traffic.numbers = traffic.up["gradient"] // WORD
@@ -226,8 +209,8 @@ class NeuralRecoverer(BaseRecoverer):
         return scaling.undo(estimates)
 
     @abstractmethod
-    def _form(self, readings: Readings, sensors: Sensors, post: Post) -> Form:
-        """The federation, in the form that ``batched`` asks for."""
+    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+        """The federation."""
 
     @abstractmethod
     def _remark(self, readings: Readings) -> str:
