@@ -225,7 +225,7 @@ def test_mode_and_links_are_kept(tmp_path: Path) -> None:
 def test_bad_outputs_are_refused_beforehand(tmp_path: Path) -> None:
     table = read_text(tmp_path, ODD)
     source = tmp_path / "in.csv"
-    with pytest.raises(InputError, match=r"nowhere' does not exist\. Make the directory"):
+    with pytest.raises(InputError, match=r"nowhere' does not exist\. Make it first"):
         check_writable(tmp_path / "nowhere" / "o.csv")
     with pytest.raises(InputError, match=r"'\.xlsx'.*\.parquet"):
         check_writable(tmp_path / "o.xlsx")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.io.columns import Columns, is_text
+from flfl.io.columns import Columns
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -19,7 +19,7 @@ Duplicates = Literal["refuse", "mean", "first"]
 Decimal = Literal["auto", "point", "comma"]
 
 # What pandas reads as missing, in lower case; first as most files write it.
-_QUICK_MARKS = ("", "NaN", "nan", "NA", "N/A", "null", "NULL", "None")
+_QUICK_MARKS = pa.array(["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"])
 _MISSING_MARKS = (
     "", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
     "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
@@ -37,38 +37,29 @@ def to_numbers(
 ) -> Array:
     """The numbers of one column, NaN where missing; refuses text.
 
-    Parameters
-    ----------
-    columns : Columns
-    column : int
-    decimal : str
-        The decimal mark.
-    missing_words : sequence of str
-        Further words, in lower case, that stand for a missing reading.
-    hint : str
-        What else may be wrong where a cell is no number.
+    ``missing_words`` (in lower case) stand for a missing reading besides the usual marks; ``hint``
+    says what else may be wrong where a cell is no number.
     """
     array = columns.arrays[column]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
-    if pa.types.is_null(array.type):
-        return np.full(len(array), np.nan)
-    if is_numeric(array.type):
-        numbers: Array = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return numbers
-    if not is_text(array.type):
-        raise columns.error(
-            f"the column holds {array.type}, not numbers",
-            "Remove the column, or turn it into numbers",
-            column=column,
-        )
+    kind = array.type
+    if not pa.types.is_string(kind):
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return _cast(array, ".", safe=False)
+        if pa.types.is_null(kind):
+            return np.full(len(array), np.nan)
+        remedy = "Remove the column, or turn it into numbers"
+        raise columns.error(f"the column holds {kind}, not numbers", remedy, column=column)
+    nothing = pa.scalar(None, pa.string())
     try:
-        return _cast(_without(array, array, _QUICK_MARKS), decimal)
+        return _cast(pc.if_else(pc.is_in(array, _QUICK_MARKS), nothing, array), decimal)
     except pa.ArrowInvalid:
         pass
     # Rare marks and stray blanks are worth a second look, but not on every good file.
+    marks = pa.array([*_MISSING_MARKS, *missing_words])
     array = pc.utf8_trim_whitespace(array)
-    array = _without(array, pc.utf8_lower(array), (*_MISSING_MARKS, *missing_words))
+    array = pc.if_else(pc.is_in(pc.utf8_lower(array), marks), nothing, array)
     try:
         return _cast(array, decimal)
     except pa.ArrowInvalid:
@@ -88,25 +79,13 @@ def to_numbers(
     )
 
 
-def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers."""
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
-
-
-def _without(array: pa.Array, key: pa.Array, marks: Sequence[str]) -> pa.Array:
-    missing = pc.is_in(key, value_set=pa.array(marks, array.type))
-    return pc.if_else(missing, pa.scalar(None, array.type), array)
-
-
-def _cast(array: pa.Array, decimal: str) -> Array:
+def _cast(array: pa.Array, decimal: str, safe: bool = True) -> Array:
     if decimal == ",":
         # A point beside decimal commas would be a thousands mark: 1.234 is not 1,234.
         if pc.any(pc.match_substring(array, ".")).as_py():
             raise pa.ArrowInvalid("both marks")
         array = pc.replace_substring(array, ",", ".")
-    numbers: Array = pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False)
+    numbers: Array = pc.cast(array, pa.float64(), safe=safe).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -175,47 +154,36 @@ def clean(
 
 
 def gather(
-    slot: Rows, sensor: Rows, values: Array, shape: tuple[int, int], duplicates: Duplicates
-) -> tuple[Array, Rows]:
-    """Put readings (slot, sensor, value) on a sensors x slots grid.
+    cell: Rows,
+    values: Array,
+    cells: int,
+    duplicates: Duplicates,
+    texts: pa.Array | None = None,
+    decimal: str = ".",
+) -> tuple[Array, pa.Array | None]:
+    """Put readings, each with its cell, on a grid of so many cells; their texts go along.
 
-    Several readings of one cell become their mean, or the first one that is known.
-
-    Returns
-    -------
-    grid : float array, sensors x slots
-        NaN where no reading is known.
-    row : integer array, sensors x slots
-        Which reading a cell is a plain copy of; -1 where it is none or a mean of several.
+    Several readings of one cell become the first one that is known, or their mean, which is then
+    written out anew. A cell without a known reading is NaN, and has no text.
     """
-    sensors, slots = shape
     known = np.flatnonzero(~np.isnan(values))
-    cell = sensor[known] * slots + slot[known]
-    grid = np.full(sensors * slots, np.nan)
-    row = np.full(sensors * slots, -1, dtype=np.intp)
+    cell = cell[known]
+    row = np.full(cells, -1, dtype=np.intp)
     # Assigning backwards lets the first reading of a cell win.
     row[cell[::-1]] = known[::-1]
-    filled = row >= 0
-    grid[filled] = values[row[filled]]
-    if duplicates == "mean":
-        count = np.bincount(cell, minlength=len(grid))
-        several = count > 1
-        if several.any():
-            # Dividing before adding cannot overflow.
-            shares = values[known] / count[cell]
-            means = np.bincount(cell, weights=shares, minlength=len(grid))[several]
-            alike = means == grid[several]
-            grid[several] = means
-            row[np.flatnonzero(several)[~alike]] = -1
-    return grid.reshape(shape), row.reshape(shape)
-
-
-def gather_texts(texts: pa.Array, row: Rows, numbers: Array, decimal: str) -> pa.Array:
-    """Texts of one sensor's cells; a mean of several readings is written out anew."""
-    picked = texts.take(pa.array(row, mask=row < 0))
-    means = np.flatnonzero((row < 0) & ~np.isnan(numbers))
-    if len(means):
-        written = np.full(len(row), None, dtype=object)
-        written[means] = [repr(mean).replace(".", decimal) for mean in numbers[means].tolist()]
-        picked = pc.coalesce(picked, pa.array(written, texts.type))
-    return picked
+    grid = np.where(row < 0, np.nan, values[row])
+    count = np.bincount(cell, minlength=cells)
+    several = np.flatnonzero(count > 1) if duplicates == "mean" else np.empty(0, dtype=np.intp)
+    if len(several):
+        # Dividing before adding cannot overflow.
+        shares = values[known] / count[cell]
+        means = np.bincount(cell, weights=shares, minlength=cells)[several]
+        several, means = several[means != grid[several]], means[means != grid[several]]
+        grid[several] = means
+    if texts is not None:
+        texts = texts.take(pa.array(row, mask=row < 0))
+    if texts is not None and len(several):
+        written = np.full(cells, None, dtype=object)
+        written[several] = [repr(mean).replace(".", decimal) for mean in means.tolist()]
+        texts = pc.coalesce(pa.array(written, texts.type), texts)
+    return grid, texts

@@ -42,24 +42,19 @@ class Columns:
     ----------
     path : Path
         Where they came from; for a DataFrame what it is called in messages.
-    names : tuple of str
-    arrays : tuple of pyarrow.Array
-        One a column: texts as the file has them, or typed values.
+    names, arrays : tuple
+        The arrays hold texts (``string``) as the file has them, or typed values.
     format : {"csv", "parquet", "netcdf"}
     place : callable
         Names a row the way a person looks for it: ``line 7``, ``row 6``.
-    time_first : bool
-        The format itself says that the first column is the time.
-    wide_only : bool
-        The format itself says that every other column is a sensor.
+    time_first, wide_only : bool
+        The format itself says that the first column is the time, that the others are sensors.
     dialect : Dialect
         Of a text file.
     form : object
         What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
-    units : tuple of str or None
-        The unit of each column, where the format tells.
-    coordinates, kind
-        Where the sensors stand, where the format tells.
+    units, coordinates, kind
+        Of each column its unit, and of the sensors where they stand, where the format tells.
     notes : tuple of str
         What was understood, in plain sentences.
     """
@@ -116,9 +111,10 @@ class Columns:
         return InputError(problem, where=f"{self.path}, {at}", remedy=remedy)
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def as_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array, and one type for texts."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
 
 
 def listing(names: Iterable[object], limit: int = 5) -> str:

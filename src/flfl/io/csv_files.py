@@ -30,7 +30,15 @@ def read_csv(path: Path, data: bytes) -> Columns:
     """Every cell as text; the texts are needed again when the table is written."""
     bare = data.removeprefix(BOM_UTF8)
     mark = "\ufeff" if len(bare) < len(data) else ""
-    _check_utf8(path, bare)
+    try:
+        bare.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line_number = bare.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "the bytes are not UTF-8 text",
+            where=f"{path}, line {line_number}",
+            remedy="Save the file as UTF-8",
+        ) from None
     if not bare.strip():
         raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
     # A megabyte holds any header. Quoted names do not count.
@@ -93,18 +101,6 @@ def csv_rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         return
 
 
-def _check_utf8(path: Path, data: bytes) -> None:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            "the bytes are not UTF-8 text",
-            where=f"{path}, line {line}",
-            remedy="Save the file as UTF-8",
-        ) from None
-
-
 def _header(path: Path, top: list[tuple[int, list[str]]]) -> tuple[str, ...]:
     """Column names; refuses a comment or a title in their place."""
     if not top:
@@ -165,21 +161,15 @@ def csv_writer(
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         text.write(dialect.byte_order_mark)
         for columns in chain([[pa.array([name]) for name in names]], blocks):
-            lines = pc.binary_join_element_wise(*_quoted(columns, dialect), dialect.delimiter)
+            cells = pa.chunked_array(columns)
+            odd = pc.match_substring_regex(cells, f'[{dialect.delimiter}"\r\n]')
+            if pc.any(odd).as_py():
+                doubled = pc.replace_substring(cells, '"', '""')
+                quoted = pc.binary_join_element_wise('"', doubled, '"', "")
+                columns = pc.if_else(odd, quoted, cells).chunks
+            lines = pc.binary_join_element_wise(*columns, dialect.delimiter)
             text.writelines(f"{line}{dialect.line_end}" for line in lines.to_pylist())
         # Leave the file open: it is not yet on the disk.
         text.detach()
 
     return write
-
-
-def _quoted(columns: Sequence[pa.Array], dialect: Dialect) -> Sequence[pa.Array]:
-    special = f'[{dialect.delimiter}"\r\n]'
-    if not pc.any(pc.match_substring_regex(pa.chunked_array(columns), special)).as_py():
-        return columns
-    quoted = []
-    for column in columns:
-        inner = pc.replace_substring(column, '"', '""')
-        marked = pc.binary_join_element_wise('"', inner, '"', "")
-        quoted.append(pc.if_else(pc.match_substring_regex(column, special), marked, column))
-    return quoted

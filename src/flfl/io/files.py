@@ -86,14 +86,34 @@ def check_writable(
     suffixes : sequence of str
         What a name may end in.
     """
-    read = list(inputs)
-    for number, path in enumerate(map(Path, paths)):
-        objection = _objection(path, suffixes, read, paths[:number])
-        if objection is not None:
-            raise InputError(objection[0], where=str(path), remedy=objection[1])
-        directory = real_path(path).parent
+    read = {os.path.realpath(path) for path in inputs}
+    taken: set[str] = set()
+    for path in map(Path, paths):
+        target = os.path.realpath(path)
+        directory, suffix, there = os.path.dirname(target), suffix_of(path), path.exists()
+        # A new file would take its name whatever the old one's mode; root may even write to it.
+        writable = there and os.access(path, os.W_OK) and path.stat().st_mode & _ANYONE_WRITES
+        problem = remedy = ""
+        if path.is_dir():
+            problem, remedy = "this is a directory", "Give a file name in it"
+        elif suffix not in suffixes:
+            problem = f"the suffix {suffix!r} is not one that can be written"
+            remedy = f"Give a name that ends in {', '.join(suffixes)}"
+        elif there and not path.is_file():
+            problem, remedy = "this is not a plain file", "Give a file name"
+        elif there and not writable:
+            problem, remedy = "the file is read-only", "Give another name, or make it writable"
+        elif not os.path.isdir(directory):
+            problem, remedy = f"the directory {directory!r} does not exist", "Make it first"
+        elif target in read or (there and any(map(path.samefile, filter(os.path.exists, read)))):
+            problem, remedy = "the output is a file that was read", "Give another name"
+        elif target in taken:
+            problem, remedy = "two outputs have the same name", "Give each its own name"
+        if problem:
+            raise InputError(problem, where=str(path), remedy=remedy)
+        taken.add(target)
         with explained(
-            f"the directory {str(directory)!r} cannot be written to",
+            f"the directory {directory!r} cannot be written to",
             where=str(path),
             remedy="Choose another directory, or change its permissions",
         ):
@@ -101,41 +121,6 @@ def check_writable(
             handle, name = tempfile.mkstemp(prefix=".flfl-", suffix=".tmp", dir=directory)
             os.close(handle)
             os.unlink(name)
-
-
-def _objection(
-    path: Path, suffixes: Sequence[str], read: Sequence[str | Path], others: Sequence[str | Path]
-) -> tuple[str, str] | None:
-    """What is wrong with an output path, and the remedy."""
-    suffix, directory = suffix_of(path), real_path(path).parent
-    if path.is_dir():
-        return "this is a directory", "Give a file name in it"
-    if suffix not in suffixes:
-        problem = f"the suffix {suffix!r} is not one that can be written"
-        return problem, f"Give a name that ends in {', '.join(suffixes)}"
-    if path.exists() and not path.is_file():
-        return "this is not a plain file", "Give a file name"
-    # A new file would take its name whatever the old one's mode; root may even write to it.
-    if path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & _ANYONE_WRITES):
-        return "the file is read-only", "Give another name, or make the file writable"
-    if not directory.is_dir():
-        return f"the directory {str(directory)!r} does not exist", "Make the directory first"
-    if any(_same_file(path, Path(source)) for source in read):
-        return "the output is a file that was read", "Give another name, so that it stays as it is"
-    if any(_same_file(path, Path(other)) for other in others):
-        return "two outputs have the same name", "Give each its own name"
-    return None
-
-
-def _same_file(path: Path, other: Path) -> bool:
-    if path.exists() and other.exists():
-        return path.samefile(other)
-    return real_path(path) == real_path(other)
-
-
-def real_path(path: Path) -> Path:
-    """The file that a name stands for, links followed."""
-    return Path(os.path.realpath(path))
 
 
 def write_files(
@@ -153,12 +138,19 @@ def write_files(
     os.umask(mask)
     try:
         for path, write in writers.items():
-            target = real_path(Path(path))
+            target = Path(os.path.realpath(path))
             handle, name = tempfile.mkstemp(
                 prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
             )
             staged.append((Path(name), target))
-            _write(handle, target, write)
+            with os.fdopen(handle, "wb") as file:
+                if target.suffix.lower() == ".gz":
+                    with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                        write(cast(BinaryIO, packed))
+                else:
+                    write(file)
+                file.flush()
+                os.fsync(file.fileno())
         for temporary, target in staged:
             # The mode of the file that is replaced, or what a plain `open` would have given.
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~mask
@@ -176,14 +168,3 @@ def write_files(
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-def _write(handle: int, target: Path, write: Writer) -> None:
-    with os.fdopen(handle, "wb") as file:
-        if target.suffix.lower() == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                write(cast(BinaryIO, packed))
-        else:
-            write(file)
-        file.flush()
-        os.fsync(file.fileno())

@@ -13,19 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.cells import (
-    Decimal,
-    Duplicates,
-    clean,
-    decimal_mark,
-    gather,
-    gather_texts,
-    is_numeric,
-    to_numbers,
-)
-from flfl.io.columns import Columns, CoordinateKind, is_text, listing
+from flfl.io.cells import Decimal, Duplicates, clean, decimal_mark, gather, to_numbers
+from flfl.io.columns import Columns, CoordinateKind, listing
 from flfl.io.grid import Grid, complete_times, infer_grid
-from flfl.io.table import LongColumn, Source, Table
+from flfl.io.table import By, LongColumn, Source, Table
 from flfl.io.times import TIME_NAMES, DateOrder, Times, read_times, texts_like
 
 Array = NDArray[np.float64]
@@ -42,6 +33,8 @@ COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...]
     ("latlon", ("latitude", "lat"), ("longitude", "lon", "lng", "long")),
     ("metric", ("x", "x_m", "easting"), ("y", "y_m", "northing")),
 )
+# What a cell of the columns of time, sensor and value belongs to.
+_HELD: tuple[By, ...] = ("slot", "sensor", "cell")
 # What was said of each reading, even where it is the same word throughout: nobody said it of a
 # recovered one.
 _JUDGEMENT = re.compile(
@@ -71,20 +64,12 @@ class Rules:
     decimal: Decimal = "auto"
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Positions of the columns of a long file."""
-
-    time: int
-    sensor: int
-    value: int
-
-
 @dataclass(frozen=True, eq=False)
 class Axis:
     """The slots of a table: one for each different time, in order.
 
-    ``given`` are the times as they were read, and ``slot`` is the slot of each of them.
+    ``given`` are the times as they were read, and ``slot`` is the slot of each of them. Of the rows
+    of the grid, ``absent`` were not there.
     """
 
     times: Times
@@ -93,56 +78,14 @@ class Axis:
     slot: Rows
     absent: int
 
-    @classmethod
-    def of(cls, columns: Columns, given: Times, complete: bool) -> Axis:
-        """Sort the times, find their grid and, if wanted, insert the times that it lacks."""
-        index = given.index
-        keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
-        _, first, slot = np.unique(keys, return_index=True, return_inverse=True)
-        if len(first) < 2:
-            raise columns.error(
-                f"there is only one time, {given.texts[0]!r}",
-                "Give at least two rows; gaps are filled from readings at other times",
-            )
-        times = given.take(first)
-        grid = infer_grid(times.index, times.wall)
-        absent = grid.absent
-        if complete:
-            index = complete_times(times.index, grid, columns.where())
-            if absent:
-                place = np.round(grid.positions).astype(np.intp)
-                texts = texts_like(times, index)
-                texts[place] = times.texts
-                times = replace(times, index=index, wall=index, texts=texts)
-                grid = replace(grid, positions=np.arange(len(index), dtype=np.float64))
-                slot = place[slot]
-        return cls(times, grid, given, slot, absent)
-
-    def __len__(self) -> int:
-        return len(self.times.index)
-
-
-def pick_time_column(columns: Columns, name: str | None) -> tuple[int, list[str]]:
-    """The time column of a wide file, as named, by a common name, or the first; and notes."""
-    if name is not None:
-        return columns.named(name, "time_column"), []
-    found = 0 if columns.wide_only else columns.find(TIME_NAMES)
-    first = columns.names[0]
-    if found is not None or columns.time_first or not first:
-        return found or 0, []
-    if columns.format == "parquet" and is_numeric(columns.arrays[0].type):
-        raise columns.error(
-            f"no column is known to hold the time, and the first, {first!r}, holds numbers",
-            "Name the time column with time_column",
-        )
-    return 0, [f"No column has a usual name for the time; the first, {first!r}, was taken."]
-
 
 def find_roles(
-    columns: Columns, time: str | None, sensor: str | None, value: str | None, sure: bool
-) -> Roles | None:
+    columns: Columns, time: str | None, sensor: str | None, value: str | None, layout: str
+) -> tuple[int, int, int] | None:
     """Columns of a long file; None when the file does not look long and need not be."""
-    sure = sure or sensor is not None or value is not None
+    if layout == "wide":
+        return None
+    sure = layout == "long" or sensor is not None or value is not None
     found = {
         option: columns.find(common) if name is None else columns.named(name, option)
         for option, name, common in (
@@ -155,10 +98,10 @@ def find_roles(
     three = missing == ["value_column"] and len(columns.names) == 3
     if three and (sure or _has_text(columns.arrays[found["sensor_column"] or 0])):
         # time, station, PM10: the one column left holds the values.
-        found["value_column"] = ({0, 1, 2} - set(found.values())).pop()
-        missing = []
-    if not missing and len(set(found.values())) == 3:
-        return Roles(*(int(column or 0) for column in found.values()))
+        found["value_column"], missing = ({0, 1, 2} - set(found.values())).pop(), []
+    positions = [column for column in found.values() if column is not None]
+    if len(set(positions)) == 3:
+        return positions[0], positions[1], positions[2]
     if not sure:
         return None
     raise columns.error(
@@ -176,57 +119,42 @@ def _has_text(array: pa.Array) -> bool:
     return False
 
 
-def wide_table(columns: Columns, time: int, rules: Rules, notes: Sequence[str] = ()) -> Table:
+def wide_table(columns: Columns, time_column: str | None, rules: Rules) -> Table:
     """The table of a wide file."""
+    time, notes = _wide_time(columns, time_column)
     sensors = [i for i in range(len(columns.names)) if i != time]
     if not sensors:
         raise columns.error(
             "there is a time column but no sensor column",
             "Give one column a sensor, separated by comma, semicolon, tab or bar",
         )
-    if any(not columns.names[i] for i in sensors):
+    ids = [columns.names[i] for i in sensors]
+    if not all(ids):
         raise columns.error("column 1 has no name", "Name it in the header")
     decimal = decimal_mark(columns, sensors, rules.decimal)
-    rows = len(columns.arrays[time])
-    values = np.empty((len(sensors), rows))
+    values = np.empty((len(sensors), len(columns.arrays[time])))
     for row, i in enumerate(sensors):
         values[row] = to_numbers(columns, i, decimal, rules.missing_words, _LONG_HINT)
-    found = clean(columns, sensors, values, rules.sentinels)
-    given = read_times(
-        columns,
-        time,
-        columns.arrays[time],
-        date_order=rules.date_order,
-        time_zone=rules.time_zone,
-    )
-    axis = Axis.of(columns, given, rules.complete_grid)
-    texts = [columns.arrays[i] for i in sensors] if columns.format == "csv" else []
+    notes = [*columns.notes, *clean(columns, sensors, values, rules.sentinels), *notes]
+    axis = _axis(columns, time, columns.arrays[time], rules)
+    slots, rows = len(axis.times.texts), len(axis.slot)
     repeated = rows - len(np.unique(axis.slot))
-    order = None
+    if repeated and rules.duplicates == "refuse":
+        raise _duplicate_error(columns, axis.given, np.arange(rows), axis.slot)
     if repeated:
-        if rules.duplicates == "refuse":
-            raise _duplicate_error(columns, given, np.arange(rows), axis.slot)
-        found.append(_duplicates_note(repeated, "row", rules.duplicates))
-        values, row_of = gather(
-            np.tile(axis.slot, len(sensors)),
-            np.repeat(np.arange(len(sensors)), rows),
-            values.ravel(),
-            (len(sensors), len(axis)),
-            rules.duplicates,
-        )
-        # From rows of all sensors one below another to rows of each.
-        row_of -= np.where(row_of < 0, 0, np.arange(len(sensors))[:, None] * rows)
-    elif len(axis) > rows or (np.diff(axis.slot) < 0).any():
-        if (np.diff(axis.slot) < 0).any():
-            found.append("The rows were not in time order; they have been sorted.")
-            order = axis.slot if len(axis) == rows else None
-        one = np.full(len(axis), -1, dtype=np.intp)
-        one[axis.slot] = np.arange(rows)
-        values = np.where(one < 0, np.nan, values[:, one])
-        row_of = np.broadcast_to(one, values.shape)
-    if len(axis) != rows or repeated or order is not None:
-        texts = [gather_texts(text, row_of[i], values[i], decimal) for i, text in enumerate(texts)]
-    ids = [columns.names[i] for i in sensors]
+        notes.append(_duplicates_note(repeated, "row", rules))
+    texts = [columns.arrays[i] for i in sensors] if columns.format == "csv" else []
+    sorted_ = bool((np.diff(axis.slot) >= 0).all())
+    if not sorted_:
+        notes.append("The rows were not in time order; they have been sorted.")
+    if slots != rows or not sorted_:
+        grid = np.empty((len(sensors), slots))
+        for i in range(len(sensors)):
+            given = texts[i] if texts else None
+            grid[i], found = gather(axis.slot, values[i], slots, rules.duplicates, given, decimal)
+            texts[i : i + 1] = [found] * bool(texts)
+        values = grid
+    units = tuple(columns.units[i] for i in sensors) if columns.units is not None else ()
     source = Source(
         path=columns.path,
         format=columns.format,
@@ -238,102 +166,135 @@ def wide_table(columns: Columns, time: int, rules: Rules, notes: Sequence[str] =
         texts=tuple(texts),
         form=columns.form,
     )
-    table = _table(columns, axis, ids, values, [*columns.notes, *found, *notes], source, rules)
-    units = None if columns.units is None else tuple(columns.units[i] for i in sensors)
     return replace(
-        table,
-        order=order,
-        units=units if units and any(units) else None,
+        _table(columns, axis, ids, values, notes, source, rules),
+        order=None if sorted_ or slots != rows else axis.slot,
+        units=units if any(units) else None,
         coordinates=columns.coordinates,
         coordinate_kind=columns.kind,
     )
 
 
-def long_table(columns: Columns, roles: Roles, rules: Rules) -> Table:
-    """The table of a long file."""
-    used = {roles.time, roles.sensor, roles.value}
-    columns, parameter = _pick_parameter(columns, rules.parameter, used)
-    code, words = _codes(columns, roles.time, columns.arrays[roles.time])
-    given = read_times(
-        columns,
-        roles.time,
-        words,
-        lambda i: int(np.flatnonzero(code == i)[0]),
-        rules.date_order,
-        rules.time_zone,
-    )
-    sensor, names = _sensor_codes(columns, roles.sensor)
-    ids = [str(name) for name in names.to_pylist()]
-    decimal = decimal_mark(columns, [roles.value], rules.decimal)
-    # A copy: sentinels are taken out in place, and the column may be the file's own memory.
-    numbers = np.array(to_numbers(columns, roles.value, decimal, rules.missing_words))
-    notes = clean(columns, [roles.value], numbers[None, :], rules.sentinels)
-    axis = Axis.of(columns, given, rules.complete_grid)
-    shape = (len(ids), len(axis))
-    if shape[0] * shape[1] > _MOST_CELLS and len(code) < _LEAST_SHARE * shape[0] * shape[1]:
+def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
+    """The time column of a wide file, as named, by a common name, or the first; and notes."""
+    if name is not None:
+        return columns.named(name, "time_column"), []
+    found = None if columns.wide_only else columns.find(TIME_NAMES)
+    first, kind = columns.names[0], columns.arrays[0].type
+    if found is not None or columns.time_first or not first:
+        return found or 0, []
+    if columns.format == "parquet" and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise columns.error(
-            f"{len(code)} rows name {shape[0]} sensors and {shape[1]} times, which hardly ever "
-            "meet",
+            f"no column is known to hold the time, and the first, {first!r}, holds numbers",
+            "Name the time column with time_column",
+        )
+    return 0, [f"No column has a usual name for the time; the first, {first!r}, was taken."]
+
+
+def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> Table:
+    """The table of a long file; ``roles`` are its columns of time, sensor and value."""
+    time, sensor_column, value = roles
+    columns, parameter = _pick_parameter(columns, rules.parameter, set(roles))
+    code, words = _codes(columns, time, columns.arrays[time], "time")
+    names = pc.utf8_trim_whitespace(pc.cast(columns.arrays[sensor_column], pa.string()))
+    sensor, found = _codes(columns, sensor_column, names, "sensor name")
+    ids = [str(name) for name in found.to_pylist()]
+    decimal = decimal_mark(columns, [value], rules.decimal)
+    # A copy: sentinels are taken out in place, and the column may be the file's own memory.
+    numbers = np.array(to_numbers(columns, value, decimal, rules.missing_words))
+    notes = clean(columns, [value], numbers[None, :], rules.sentinels)
+    axis = _axis(columns, time, words, rules, code)
+    slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
+    if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
+        raise columns.error(
+            f"{len(code)} rows name {sensors} sensors and {slots} times, which hardly ever meet",
             "Check that sensor_column and time_column name the right columns",
         )
-    slot = axis.slot[code]
-    cell = sensor * len(axis) + slot
+    cell = sensor * slots + slot
     repeated = len(cell) - int(np.count_nonzero(np.bincount(cell)))
     if repeated and rules.duplicates == "refuse":
-        raise _duplicate_error(columns, given, code, cell, [ids[i] for i in sensor])
-    values, row_of = gather(slot, sensor, numbers, shape, rules.duplicates)
+        raise _duplicate_error(columns, axis.given, code, cell, [ids[i] for i in sensor])
     if repeated:
-        notes.append(_duplicates_note(repeated, "reading", rules.duplicates))
+        notes.append(_duplicates_note(repeated, "reading", rules))
+    cells = columns.arrays[value] if columns.format == "csv" else None
+    values, texts = gather(cell, numbers, sensors * slots, rules.duplicates, cells, decimal)
     if parameter is not None:
         notes.append(f"The parameter is {parameter}.")
-    kept, lost = _long_columns(columns, roles, sensor, slot, shape)
+    kept, lost = _long_columns(columns, roles, sensor, slot, (sensors, slots))
     if lost:
         notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
-    units = _units(columns, kept, used, notes)
-    coordinates, kind = _coordinates(columns, kept, notes)
-    texts = columns.arrays[roles.value]
+    units = _units(columns, kept, notes)
+    coordinates, kind = _coordinates(columns, kept, ids, notes)
     source = Source(
         path=columns.path,
         format=columns.format,
         layout="long",
-        time_column=columns.names[roles.time],
+        time_column=columns.names[time],
         time_texts=tuple(axis.times.texts),
         zone=axis.times.zone,
         dialect=replace(columns.dialect, decimal=decimal),
-        texts=tuple(
-            gather_texts(texts, row_of[i], values[i], decimal)
-            for i in range(len(ids))
-            if columns.format == "csv"
-        ),
+        texts=() if texts is None else tuple(texts[i * slots :][:slots] for i in range(sensors)),
         by_sensor=bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot))),
         columns=kept,
         form=columns.form,
     )
-    table = _table(columns, axis, ids, values, notes, source, rules)
-    return replace(table, units=units, coordinates=coordinates, coordinate_kind=kind)
+    return replace(
+        _table(columns, axis, ids, values.reshape(sensors, slots), notes, source, rules),
+        units=units,
+        coordinates=coordinates,
+        coordinate_kind=kind,
+    )
 
 
-def _codes(columns: Columns, column: int, array: pa.Array) -> tuple[Rows, pa.Array]:
+def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[Rows, pa.Array]:
     """Which of the different cells each row holds, and those cells; refuses a missing one."""
-    coded = array.dictionary_encode()
-    if coded.indices.null_count:
-        row = int(np.flatnonzero(array.is_null())[0])
+    missing = (
+        pc.fill_null(pc.equal(array, ""), True) if array.type == pa.string() else array.is_null()
+    )
+    if pc.any(missing).as_py():
         remedy = "Give every row a time and a sensor, or remove the row"
-        raise columns.error("the cell is missing", remedy, row, column)
+        raise columns.error(
+            f"the {what} is missing", remedy, pc.index(missing, True).as_py(), column
+        )
+    coded = array.dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.intp), coded.dictionary
 
 
-def _sensor_codes(columns: Columns, column: int) -> tuple[Rows, pa.Array]:
-    array = columns.arrays[column]
-    if not is_text(array.type):
-        array = pc.cast(array, pa.string())
-    code, names = _codes(columns, column, pc.utf8_trim_whitespace(array))
-    empty = pc.index(names, "").as_py()
-    if empty >= 0:
-        row = int(np.flatnonzero(code == empty)[0])
-        remedy = "Give every row a sensor, or remove the row"
-        raise columns.error("the sensor name is missing", remedy, row, column)
-    return code, names
+def _axis(
+    columns: Columns, time: int, cells: pa.Array, rules: Rules, code: Rows | None = None
+) -> Axis:
+    """Read the times, sort them, find their grid and, if wanted, insert the times that it lacks.
+
+    ``cells`` are the cells of the time column or, with ``code``, its different ones.
+    """
+
+    def row_of(n: int) -> int:
+        return n if code is None else int(np.flatnonzero(code == n)[0])
+
+    given = read_times(columns, time, cells, row_of, rules.date_order, rules.time_zone)
+    index = given.index
+    keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
+    _, first, slot = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) < 2:
+        raise columns.error(
+            f"there is only one time, {given.texts[0]!r}",
+            "Give at least two rows; gaps are filled from readings at other times",
+        )
+    times = replace(
+        given, index=index.take(first), wall=given.wall.take(first), texts=given.texts[first]
+    )
+    grid = infer_grid(times.index, times.wall)
+    absent = grid.absent
+    if rules.complete_grid:
+        whole = complete_times(times.index, grid, columns.where())
+        if absent:
+            place = np.round(grid.positions).astype(np.intp)
+            texts = texts_like(times, whole)
+            texts[place] = times.texts
+            times = replace(times, index=whole, wall=whole, texts=texts)
+            grid = replace(grid, positions=np.arange(len(whole), dtype=np.float64))
+            slot = place[slot]
+    return Axis(times, grid, given, slot, absent)
 
 
 def _pick_parameter(
@@ -366,7 +327,7 @@ def _pick_parameter(
 
 
 def _long_columns(
-    columns: Columns, roles: Roles, sensor: Rows, slot: Rows, shape: tuple[int, int]
+    columns: Columns, roles: tuple[int, int, int], sensor: Rows, slot: Rows, shape: tuple[int, int]
 ) -> tuple[tuple[LongColumn, ...], list[str]]:
     """The columns that can be written again, and the names of those that cannot.
 
@@ -374,12 +335,8 @@ def _long_columns(
     """
     kept, lost = [], []
     for i, (name, array) in enumerate(zip(columns.names, columns.arrays, strict=True)):
-        if i == roles.value:
-            kept.append(LongColumn(name, "cell"))
-        elif i == roles.time:
-            kept.append(LongColumn(name, "slot"))
-        elif i == roles.sensor:
-            kept.append(LongColumn(name, "sensor"))
+        if i in roles:
+            kept.append(LongColumn(name, _HELD[roles.index(i)]))
         elif _JUDGEMENT.fullmatch(name.lower()) or pa.types.is_nested(array.type):
             lost.append(name)
         elif (cells := _one_cell_each(array, sensor, shape[0])) is not None:
@@ -403,13 +360,17 @@ def _one_cell_each(array: pa.Array, key: Rows, count: int) -> pa.Array | None:
 
 
 def _units(
-    columns: Columns, kept: Sequence[LongColumn], used: set[int], notes: list[str]
+    columns: Columns, kept: Sequence[LongColumn], notes: list[str]
 ) -> tuple[str, ...] | None:
+    """The unit of each sensor, where a column tells."""
     column = columns.find(UNIT_NAMES)
-    if column is None or column in used:
+    if column is None or any(
+        one.name == columns.names[column] for one in kept if one.cells is None
+    ):
         return None
-    of_sensor = {one.name: one.cells for one in kept if one.by == "sensor"}
-    cells = of_sensor.get(columns.names[column])
+    cells = next(
+        (c.cells for c in kept if c.by == "sensor" and c.name == columns.names[column]), None
+    )
     if cells is None:
         raise columns.error(
             "one sensor has readings in several units",
@@ -423,34 +384,56 @@ def _units(
 
 
 def _coordinates(
-    columns: Columns, kept: Sequence[LongColumn], notes: list[str]
+    columns: Columns, kept: Sequence[LongColumn], ids: list[str], notes: list[str]
 ) -> tuple[Array | None, CoordinateKind | None]:
     """Coordinates that the long file itself gives, when every sensor has one place."""
-    of_sensor = {one.name: one.cells for one in kept if one.by == "sensor"}
-    for kind, *pair in COORDINATES:
-        found = [columns.find(names) for names in pair]
-        if None in found:
-            continue
-        cells = [of_sensor.get(columns.names[i]) for i in found if i is not None]
-        if any(one is None for one in cells):
+    held = {one.name: one.cells for one in kept if one.by == "sensor" and one.cells is not None}
+    small = replace(columns, names=tuple(held), arrays=tuple(held.values()))
+    for _, *pair in COORDINATES:
+        if None not in map(columns.find, pair) and None in map(small.find, pair):
             notes.append("The coordinates of a sensor change; they are not used.")
             return None, None
-        small = replace(columns, names=("first", "second"), arrays=tuple(cells))
-        try:
-            decimal = decimal_mark(small, [0, 1])
-            places = np.column_stack([to_numbers(small, i, decimal) for i in (0, 1)])
-        except InputError:
-            places = np.full((1, 2), np.nan)
-        most = (90.0, 360.0) if kind == "latlon" else (np.inf, np.inf)
-        if np.isfinite(places).all() and (np.abs(places) <= most).all():
-            return places, kind
+    try:
+        return read_coordinates(small, list(range(len(ids))), ids)
+    except InputError:
         notes.append("The coordinates in the file are not all there; they are not used.")
         return None, None
+
+
+def read_coordinates(
+    columns: Columns, rows: list[int], ids: Sequence[str]
+) -> tuple[Array | None, CoordinateKind | None]:
+    """Where the sensors ``ids`` stand, each described in one of the ``rows``."""
+    for kind, *names in COORDINATES:
+        found = [columns.find(words) for words in names]
+        pair = [column for column in found if column is not None]
+        if not pair:
+            continue
+        if len(pair) == 1:
+            raise columns.error(
+                f"there is a column {columns.names[pair[0]]!r} but not the other coordinate",
+                f"Add a column {names[found.index(None)][0]!r}",
+            )
+        decimal = decimal_mark(columns, pair)
+        table = np.column_stack([to_numbers(columns, column, decimal)[rows] for column in pair])
+        bounds = ((-90.0, 90.0), (-180.0, 360.0)) if kind == "latlon" else ((-np.inf, np.inf),) * 2
+        for values, column, (low, high) in zip(table.T, pair, bounds, strict=True):
+            bad = np.flatnonzero(~((values >= low) & (values <= high) & np.isfinite(values)))
+            if len(bad):
+                i, name = int(bad[0]), columns.names[column]
+                wrong = f"{name} {values[i]:g}, outside {low:g} to {high:g}"
+                raise columns.error(
+                    f"the sensor {ids[i]!r} has {f'no {name}' if np.isnan(values[i]) else wrong}",
+                    "Correct it; degrees go in latitude and longitude, metres in x and y",
+                    rows[i],
+                    column,
+                )
+        return table, kind
     return None, None
 
 
-def _duplicates_note(count: int, what: str, duplicates: Duplicates) -> str:
-    done = "averaged" if duplicates == "mean" else "dropped in favour of the first known one"
+def _duplicates_note(count: int, what: str, rules: Rules) -> str:
+    done = "averaged" if rules.duplicates == "mean" else "dropped in favour of the first known one"
     return f"{count} repeated {what}{'s' * (count != 1)} {done}."
 
 
@@ -502,7 +485,7 @@ def _table(
     grid, texts, sensors = axis.grid, axis.times.texts, len(ids)
     told = [
         f"A {source.layout} table of {sensors} {'sensor' if sensors == 1 else 'sensors'} and "
-        f"{len(axis)} {f'{grid.name} ' if grid.regular else ''}slots from {texts[0]} to "
+        f"{len(texts)} {f'{grid.name} ' if grid.regular else ''}slots from {texts[0]} to "
         f"{texts[-1]}; {100 * float(gaps.mean()):.1f} % of the cells are missing.",
         *notes,
     ]
@@ -514,7 +497,7 @@ def _table(
     if not grid.regular:
         told.append(f"The times are irregular; the usual step is {grid.step}.")
     if axis.absent:
-        total = len(axis) if rules.complete_grid else axis.absent + len(axis)
+        total = len(texts) if rules.complete_grid else axis.absent + len(texts)
         one = axis.absent == 1
         stay = "it stays absent" if one else "they stay absent"
         inserted = f"{'it has' if one else 'they have'} been inserted"

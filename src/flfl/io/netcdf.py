@@ -146,6 +146,7 @@ def read_netcdf(path: Path, data: bytes, parameter: str | None) -> Columns:
         names=(time_name, *ids),
         arrays=(_times(decoded[time_name], path), *map(pa.array, matrix)),
         format="netcdf",
+        time_first=True,
         wide_only=True,
         form=form,
         units=(unit,) * (1 + len(ids)),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
 from flfl.errors import InputError
-from flfl.io.columns import Columns, listing
+from flfl.io.columns import Columns, as_array, listing
 from flfl.io.files import Writer
 
 
@@ -41,7 +41,7 @@ def read_parquet(path: Path, data: bytes) -> Columns:
     return Columns(
         path=path,
         names=tuple("" if n.startswith("__index_level_") else n.strip() for n in order),
-        arrays=tuple(table.column(name).combine_chunks() for name in order),
+        arrays=tuple(as_array(table.column(name)) for name in order),
         format="parquet",
         time_first=bool(index),
         form=table.schema,

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.io.cells import Decimal, Duplicates
-from flfl.io.columns import Columns
+from flfl.io.columns import Columns, as_array
 from flfl.io.csv_files import read_csv
 from flfl.io.files import NETCDF_SUFFIXES, PARQUET_SUFFIXES, TEXT_SUFFIXES, read_bytes, suffix_of
-from flfl.io.layouts import Rules, find_roles, long_table, pick_time_column, wide_table
+from flfl.io.layouts import Rules, find_roles, long_table, wide_table
 from flfl.io.parquet import read_parquet
 from flfl.io.table import Table
 from flfl.io.times import TIME_NAMES, DateOrder, looks_like_time
@@ -98,19 +98,17 @@ def read_readings(
                 f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
                 "Leave it out; choose the variable of the readings with parameter",
             )
-        return wide_table(columns, 0, rules)
+        return wide_table(columns, None, rules)
     if time_column is None and columns.format == "csv":
         _check_header(columns)
     _check_names(columns)
-    if layout != "wide":
-        roles = find_roles(columns, time_column, sensor_column, value_column, layout == "long")
-        if roles is not None:
-            return long_table(columns, roles, rules)
+    roles = find_roles(columns, time_column, sensor_column, value_column, layout)
+    if roles is not None:
+        return long_table(columns, roles, rules)
     if parameter is not None:
         problem = f"a wide table has no parameter to choose; {parameter!r} was asked for"
         raise columns.error(problem, "Leave parameter out")
-    time, notes = pick_time_column(columns, time_column)
-    return wide_table(columns, time, rules, notes)
+    return wide_table(columns, time_column, rules)
 
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
@@ -189,7 +187,7 @@ def from_frame(
     columns = frame_columns(label, parts)
     _check_names(columns)
     rules = Rules(sentinels, duplicates=duplicates, complete_grid=complete_grid)
-    return replace(wide_table(columns, 0, rules), source=None)
+    return replace(wide_table(columns, None, rules), source=None)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -216,9 +214,9 @@ def frame_columns(label: str, parts: Sequence[tuple[str, Any]]) -> Columns:
                 where=f"{label}, column {name!r}",
                 remedy="Turn it into numbers, with NaN where one is missing",
             ) from None
-        arrays.append(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+        arrays.append(as_array(array))
     names = tuple(name.strip() for name, _ in parts)
-    return Columns(Path(label), names, tuple(arrays), "parquet")
+    return Columns(Path(label), names, tuple(arrays), "parquet", time_first=True)
 
 
 def _check_choice(name: str, given: str, choices: Any) -> None:

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.cells import decimal_mark, to_numbers
 from flfl.io.columns import Columns, CoordinateKind, listing
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.layouts import COORDINATES
+from flfl.io.layouts import read_coordinates
 from flfl.io.read import frame_columns, read_columns
 from flfl.io.table import Table
 
@@ -145,8 +144,7 @@ def read_sites(
             where="sites",
             remedy="Give a CSV file with the columns sensor and site, or give the sensors file",
         )
-    rows, _ = _rows_of(columns, ids)
-    sites = _labels(columns, rows, column)
+    sites = _labels(columns, _rows(columns, ids), column)
     if sites is None:
         raise columns.error(
             f"there is no column for the site; the columns are {listing(columns.names, 8)}",
@@ -156,17 +154,19 @@ def read_sites(
 
 
 def _describe(columns: Columns, ids: Sequence[str] | None) -> Sensors:
-    if ids is None:
-        ids = _texts(columns, _id_column(columns))
-    rows, notes = _rows_of(columns, ids)
-    coordinates, kind = _coordinates(columns, rows)
+    names = _texts(columns, _id_column(columns))
+    ids = names if ids is None else ids
+    rows = _rows(columns, ids)
+    coordinates, kind = read_coordinates(columns, rows, ids)
+    ignored = [name for name in names if name not in set(ids)]
+    told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
     return Sensors(
         ids=tuple(ids),
         coordinates=coordinates,
         kind=kind,
         regions=_labels(columns, rows, columns.find(REGION_NAMES)),
         sites=_labels(columns, rows, columns.find(SITE_NAMES)),
-        notes=notes,
+        notes=(told,) if ignored else (),
     )
 
 
@@ -185,12 +185,11 @@ def _texts(columns: Columns, column: int) -> list[str]:
     return [str(text or "").strip() for text in array.to_pylist()]
 
 
-def _rows_of(columns: Columns, ids: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
-    """The row of each sensor of the readings, and notes on rows without use."""
-    column = _id_column(columns)
-    names, wanted = _texts(columns, column), set(ids)
+def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
+    """The row of each sensor of the readings."""
+    column, wanted = _id_column(columns), set(ids)
     found: dict[str, int] = {}
-    for row, name in enumerate(names):
+    for row, name in enumerate(_texts(columns, column)):
         if name in wanted and found.setdefault(name, row) != row:
             problem = f"the sensor {name!r} has two rows"
             raise columns.error_at(problem, "Remove one of them", [found[name], row])
@@ -201,41 +200,7 @@ def _rows_of(columns: Columns, ids: Sequence[str]) -> tuple[list[int], tuple[str
             "Add a row for each, or remove the sensors from the readings",
             column=column,
         )
-    ignored = [name for name in names if name not in wanted]
-    told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
-    return [found[name] for name in ids], (told,) if ignored else ()
-
-
-def _coordinates(
-    columns: Columns, rows: list[int]
-) -> tuple[NDArray[np.float64] | None, CoordinateKind | None]:
-    for kind, *names in COORDINATES:
-        found = [columns.find(words) for words in names]
-        pair = [column for column in found if column is not None]
-        if not pair:
-            continue
-        if len(pair) == 1:
-            raise columns.error(
-                f"there is a column {columns.names[pair[0]]!r} but not the other coordinate",
-                f"Add a column {names[found.index(None)][0]!r}",
-            )
-        decimal = decimal_mark(columns, pair)
-        table = np.column_stack([to_numbers(columns, column, decimal)[rows] for column in pair])
-        bounds = ((-90.0, 90.0), (-180.0, 360.0)) if kind == "latlon" else ((-np.inf, np.inf),) * 2
-        for values, column, (low, high) in zip(table.T, pair, bounds, strict=True):
-            bad = np.flatnonzero(~((values >= low) & (values <= high)))
-            if len(bad):
-                row, name = rows[int(bad[0])], columns.names[column]
-                whose = f"the sensor {_texts(columns, _id_column(columns))[row]!r} has"
-                wrong = f"{name} {values[bad[0]]:g}, outside {low:g} to {high:g}"
-                raise columns.error(
-                    f"{whose} no {name}" if np.isnan(values[bad[0]]) else f"{whose} {wrong}",
-                    "Correct it; degrees go in latitude and longitude, metres in x and y",
-                    row,
-                    column,
-                )
-        return table, kind
-    return None, None
+    return [found[name] for name in ids]
 
 
 def _labels(columns: Columns, rows: list[int], column: int | None) -> tuple[str, ...] | None:

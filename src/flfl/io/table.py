@@ -15,6 +15,7 @@ from flfl.io.columns import PLAIN, CoordinateKind, Dialect, FileFormat
 from flfl.io.grid import Grid
 
 Layout = Literal["wide", "long"]
+By = Literal["slot", "sensor", "cell"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class LongColumn:
     """
 
     name: str
-    by: Literal["slot", "sensor", "cell"]
+    by: By
     cells: pa.Array | None = None
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.columns import Columns, is_text
+from flfl.io.columns import Columns
 
 # Names a time column goes by, in lower case; the first one present is taken.
 TIME_NAMES = (
@@ -59,33 +59,19 @@ class Times:
     format: str | None = None
     zone: str | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> Times:
-        """Some of these times."""
-        index, wall = self.index.take(rows), self.wall.take(rows)
-        return replace(self, index=index, wall=wall, texts=self.texts[rows])
-
 
 def read_times(
     columns: Columns,
     column: int,
     array: pa.Array,
-    row_of: Callable[[int], int] = int,
-    date_order: DateOrder = "auto",
-    time_zone: str | None = None,
+    row_of: Callable[[int], int],
+    date_order: DateOrder,
+    time_zone: str | None,
 ) -> Times:
     """The times of a column.
 
-    Parameters
-    ----------
-    columns : Columns
-    column : int
-    array : pyarrow.Array
-        The cells of the column, or its different ones.
-    row_of : callable
-        The row of a cell of ``array``, for messages.
-    date_order : {"auto", "day-first", "month-first"}
-    time_zone : str or None
-        The zone of times that carry no offset.
+    ``array`` holds its cells, or the different ones; ``row_of`` tells the row of each, for
+    messages. Times that carry no offset are in ``time_zone``.
     """
 
     def refuse(problem: str, remedy: str, n: int) -> InputError:
@@ -95,7 +81,7 @@ def read_times(
     if len(missing):
         remedy = "Give every row a time and a sensor, or remove the row"
         raise refuse("the cell is missing", remedy, int(missing[0]))
-    if is_text(array.type):
+    if array.type == pa.string():
         times = parse_times(array.to_numpy(zero_copy_only=False), refuse, date_order)
     else:
         times = _typed_times(columns, column, array)

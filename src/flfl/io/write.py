@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.io.columns import PLAIN, is_text
+from flfl.io.columns import PLAIN
 from flfl.io.csv_files import csv_writer
 from flfl.io.files import (
     NETCDF_SUFFIXES,
@@ -278,7 +278,8 @@ def _times(table: Table, typed: bool) -> pa.Array:
     source = table.source
     if typed and source is not None and isinstance(source.form, pa.Schema):
         place = source.form.get_field_index(source.time_column)
-        typed = place < 0 or not is_text(source.form.field(place).type)
+        stored = None if place < 0 else source.form.field(place).type
+        typed = stored not in (pa.string(), pa.large_string())
     if typed:
         return pa.array(table.values.index)
     texts = time_texts(table.values.index) if source is None else source.time_texts
