@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from flfl.io.write import FLAGS
+from flfl.io.table import FLAGS
 
 SECONDS = 30
 

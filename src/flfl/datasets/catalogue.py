@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from flfl.errors import InputError
+from flfl.errors import InputError, nearest
 from flfl.io.read import read_readings
 from flfl.io.sensors import Sensors, read_sensors
 from flfl.io.table import Table
@@ -33,13 +30,12 @@ class Dataset:
 
 def list_datasets() -> tuple[Dataset, ...]:
     """The data sets at hand: the bundled ones first, then those in ``FLFL_DATA``."""
-    return tuple(Dataset(name, str(place), _about(place)) for name, place in _places().items())
-
-
-def _about(place: Traversable) -> str:
-    readme = place / README
-    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    return text.strip().partition("\n")[0].strip()
+    found = []
+    for name, place in _places().items():
+        readme = place / README
+        text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+        found.append(Dataset(name, str(place), text.strip().partition("\n")[0].strip()))
+    return tuple(found)
 
 
 def load_dataset(name: str) -> tuple[Table, Sensors]:
@@ -51,47 +47,29 @@ def load_dataset(name: str) -> tuple[Table, Sensors]:
         One of those in `list_datasets`. A bundled data set comes before one of the same name in
         ``FLFL_DATA``, so that a name means the same everywhere.
     """
-    with _directory(name) as directory:
+    places = _places()
+    if name not in places:
+        problem = f"there is no data set {name!r} here or in FLFL_DATA"
+        raise InputError(problem, where="data set", remedy=nearest(name, places))
+    with as_file(places[name]) as directory:
         table = read_readings(directory / READINGS)
         if not (directory / SENSORS).is_file():
-            return table, Sensors.bare(table.sensor_ids)
+            return table, Sensors(table.sensor_ids)
         return table, read_sensors(directory / SENSORS, table.sensor_ids)
 
 
 def _places() -> dict[str, Traversable]:
     bundled = files("flfl.datasets") / "bundled"
-    places = {place.name: place for place in bundled.iterdir() if (place / READINGS).is_file()}
-    own = _own_directory()
-    for place in sorted(own.iterdir()) if own is not None else ():
-        if (place / READINGS).is_file():
-            places.setdefault(place.name, place)
-    return places
-
-
-def _own_directory() -> Path | None:
     given = os.environ.get(DATASETS_VARIABLE)
-    if not given:
-        return DEFAULT_DIRECTORY if DEFAULT_DIRECTORY.is_dir() else None
-    if not Path(given).is_dir():
+    if given and not Path(given).is_dir():
         raise InputError(
             f"the directory {given!r} does not exist",
             where=DATASETS_VARIABLE,
             remedy="Set FLFL_DATA to a directory of data sets, or unset it",
         )
-    return Path(given)
-
-
-@contextmanager
-def _directory(name: str) -> Iterator[Path]:
-    places = _places()
-    if name not in places:
-        nearest = sorted(
-            places, key=lambda known: -SequenceMatcher(None, name.lower(), known.lower()).ratio()
-        )
-        raise InputError(
-            f"there is no data set {name!r}",
-            where="data set",
-            remedy=f"Choose one of {', '.join(nearest)}; FLFL_DATA names a directory with others",
-        )
-    with as_file(places[name]) as directory:
-        yield directory
+    own = Path(given) if given else DEFAULT_DIRECTORY
+    places: dict[str, Traversable] = {}
+    for place in (*bundled.iterdir(), *(sorted(own.iterdir()) if own.is_dir() else ())):
+        if (place / READINGS).is_file():
+            places.setdefault(place.name, place)
+    return places

@@ -43,20 +43,15 @@ def hide(
         a third of them when ``regions`` are given, of a whole region at once.
     rng : numpy.random.Generator
     block_length : int
-        Slots in a run of the ``block`` pattern.
     regions : sequence, optional
-        The region of each sensor. Without regions an outage hits one sensor at a time.
+        The region of each sensor.
 
     Returns
     -------
     bool array, sensors x slots
         The entries that are kept for training. The share kept is within one run of ``rate``, and
-        every sensor keeps a reading as long as there are enough to keep.
-
-    Raises
-    ------
-    InputError
-        Also when runs of this length cannot hide that many readings of this table.
+        every sensor keeps a reading as long as there are enough to keep. Refused when runs of this
+        length cannot hide that many.
 
     Examples
     --------
@@ -64,7 +59,8 @@ def hide(
     >>> int(kept.sum())
     12
     """
-    known = _check(known, rate, pattern, block_length, regions)
+    known = np.asarray(known)
+    _check(known, rate, pattern, block_length, regions)
     total = int(known.sum())
     target = max(round(rate * total), min(total, 1))
     if pattern == "random":
@@ -74,41 +70,27 @@ def hide(
     return _keep_outside_outages(known, target, regions, rng)
 
 
-def _check(known: Mask, rate: float, pattern: str, block_length: int, regions: Regions) -> Mask:
-    known = np.asarray(known)
+def _check(known: Mask, rate: float, pattern: str, block_length: int, regions: Regions) -> None:
+    where = problem = remedy = ""
     if known.ndim != 2 or known.dtype != np.bool_:
-        raise InputError(
-            f"the mask has shape {known.shape} and type {known.dtype}",
-            where="known",
-            remedy="Give a bool array of sensors x slots",
-        )
-    if not 0 < rate <= 1:
-        raise InputError(f"{rate!r} is no share to keep", where="rate", remedy="Give 0 < rate <= 1")
-    if pattern not in PATTERNS:
-        raise InputError(
-            f"{pattern!r} is not a pattern",
-            where="pattern",
-            remedy=f"Choose one of {', '.join(PATTERNS)}",
-        )
-    if block_length < 1 or block_length != int(block_length):
-        raise InputError(
-            f"{block_length!r} is no run length",
-            where="block_length",
-            remedy="Give a whole number of slots, 1 or more",
-        )
-    if pattern == "block" and block_length > known.shape[1]:
-        raise InputError(
-            f"a block of {block_length} slots is longer than the table of {known.shape[1]}",
-            where="block_length",
-            remedy="Use a shorter block_length",
-        )
-    if regions is not None and len(regions) != len(known):
-        raise InputError(
-            f"{len(regions)} regions are given for {len(known)} sensors",
-            where="regions",
-            remedy="Give one region a sensor",
-        )
-    return known
+        where, problem = "known", f"the mask has shape {known.shape} and type {known.dtype}"
+        remedy = "Give a bool array of sensors x slots"
+    elif not 0 < rate <= 1:
+        where, problem, remedy = "rate", f"{rate!r} is no share to keep", "Give 0 < rate <= 1"
+    elif pattern not in PATTERNS:
+        where, problem = "pattern", f"{pattern!r} is not a pattern"
+        remedy = f"Choose one of {', '.join(PATTERNS)}"
+    elif block_length < 1 or block_length != int(block_length):
+        where, problem = "block_length", f"{block_length!r} is no run length"
+        remedy = "Give a whole number of slots, 1 or more"
+    elif pattern == "block" and block_length > known.shape[1]:
+        where, remedy = "block_length", "Use a shorter block_length"
+        problem = f"a block of {block_length} slots is longer than the table of {known.shape[1]}"
+    elif regions is not None and len(regions) != len(known):
+        where, remedy = "regions", "Give one region a sensor"
+        problem = f"{len(regions)} regions are given for {len(known)} sensors"
+    if problem:
+        raise InputError(problem, where=where, remedy=remedy)
 
 
 def _keep_random(known: Mask, target: int, rng: np.random.Generator) -> Mask:
@@ -138,34 +120,27 @@ def _keep_blocks(known: Mask, target: int, length: int, rng: np.random.Generator
     # One run of every sensor stays out of the queue, so that no sensor loses all readings.
     _, spared = np.unique(queue // runs, return_index=True)
     queue = np.delete(queue, spared)
-    hidden = np.cumsum(size[queue])
-    excess = int(known.sum()) - target
-    count = _nearest(hidden, excess)
+    # As many runs as bring the hidden count closest to the wanted one.
+    hidden = np.concatenate([[0], np.cumsum(size[queue])])
+    wanted = int(known.sum()) - target
+    count = int(np.argmin(np.abs(hidden - wanted)))
+    # The spared runs hold more than may be kept when they are long or the rate is low.
+    if wanted - hidden[count] > length:
+        raise _cannot_hide("block", length, int(hidden[count]), wanted)
     lost = np.zeros(sensors * runs, dtype=bool)
     lost[queue[:count]] = True
     kept: Mask = known & ~lost[run]
-    short = excess - (int(hidden[count - 1]) if count else 0)
-    # The spared runs hold more than may be kept when they are long or the rate is low.
-    if short > length:
-        raise _cannot_hide("block", length, excess - short, excess)
     return kept
 
 
-def _nearest(hidden: NDArray[np.int64], wanted: int) -> int:
-    """How many runs to hide so that the hidden count comes closest to the wanted one."""
-    steps = np.concatenate([[0], hidden])
-    return int(np.argmin(np.abs(steps - wanted)))
-
-
 def _keep_outside_outages(
-    known: Mask,
-    target: int,
-    regions: Regions,
-    rng: np.random.Generator,
+    known: Mask, target: int, regions: Regions, rng: np.random.Generator
 ) -> Mask:
     sensors, slots = known.shape
     length = max(1, round(OUTAGE_SHARE * slots))
-    members = _members(sensors, regions)
+    named = range(sensors) if regions is None else [str(region) for region in regions]
+    _, label = np.unique(np.array(named), return_inverse=True)
+    members = [np.flatnonzero(label == region) for region in range(label.max(initial=-1) + 1)]
     kept = known.copy()
     left = kept.sum(axis=1)
     excess = int(left.sum()) - target
@@ -185,7 +160,7 @@ def _keep_outside_outages(
         left[hit] -= gain[gain > 0]
         excess -= total
         idle = 0
-    longest = length * max(len(group) for group in members) if regions is not None else length
+    longest = length * max(map(len, members), default=1)
     if excess > longest:
         wanted = int(known.sum()) - target
         raise _cannot_hide("outage", length, wanted - excess, wanted)
@@ -200,10 +175,3 @@ def _cannot_hide(pattern: str, length: int, hidden: int, wanted: int) -> InputEr
         where=f"pattern {pattern}",
         remedy=f"Use {shorter}a higher rate or the pattern random",
     )
-
-
-def _members(sensors: int, regions: Regions) -> list[NDArray[np.intp]]:
-    if regions is None:
-        return [np.array([sensor]) for sensor in range(sensors)]
-    _, label = np.unique(np.array([str(region) for region in regions]), return_inverse=True)
-    return [np.flatnonzero(label == region) for region in range(int(label.max(initial=-1)) + 1)]

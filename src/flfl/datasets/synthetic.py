@@ -52,24 +52,6 @@ def synthesize(
     >>> table.values.shape, sensors.coordinates.shape
     ((48, 5), (5, 2))
     """
-    _check(sensors, slots, rank, noise, missing)
-    index = _index(start, step, slots)
-    unit = rng.random((sensors, 2))
-    weights = _fields(unit, rank, rng)
-    signal = weights @ _courses(index, rank, rng).T
-    signal *= _SPREAD / max(float(signal.std()), 1e-12)
-    noisy = _LEVEL + signal + noise * rng.standard_normal(signal.shape)
-    readings = np.asarray(np.round(np.maximum(noisy, _SMALLEST), 1), dtype=np.float64)
-    readings[~_kept(readings.shape, missing, rng)] = np.nan
-    ids = tuple(f"s{i:0{len(str(sensors - 1))}d}" for i in range(sensors))
-    grid = infer_grid(index)
-    values = pd.DataFrame(readings.T, index=index, columns=list(ids), copy=False)
-    table = Table(values, grid, None, ("These readings are made up.",))
-    coordinates = np.round(np.asarray(_CORNER) + unit * np.asarray(_EXTENT), 5)
-    return table, Sensors(ids=ids, coordinates=coordinates, kind="latlon")
-
-
-def _check(sensors: int, slots: int, rank: int, noise: float, missing: float) -> None:
     for name, given, least in (("sensors", sensors, 1), ("slots", slots, 2), ("rank", rank, 1)):
         if given < least:
             raise InputError(f"{given} is too few", where=name, remedy=f"Give {least} or more")
@@ -77,18 +59,29 @@ def _check(sensors: int, slots: int, rank: int, noise: float, missing: float) ->
         raise InputError(f"{noise} is no noise level", where="noise", remedy="Give 0 or more")
     if not 0 <= missing < 1:
         raise InputError(f"{missing} is no share", where="missing", remedy="Give 0 <= missing < 1")
-
-
-def _index(start: str, step: str, slots: int) -> pd.DatetimeIndex:
     try:
-        index = pd.date_range(start, periods=slots, freq=step, name="time")
+        index = pd.date_range(start, periods=slots, freq=step, name="time").as_unit("us")
     except (ValueError, OverflowError):
         raise InputError(
             f"{start!r} and {step!r} are no start and step",
             where="start, step",
             remedy="Give for example 2024-01-01 and 1h",
         ) from None
-    return index.as_unit("us")
+    unit = rng.random((sensors, 2))
+    weights = _fields(unit, rank, rng)
+    signal = weights @ _courses(index, rank, rng).T
+    signal *= _SPREAD / max(float(signal.std()), 1e-12)
+    noisy = _LEVEL + signal + noise * rng.standard_normal(signal.shape)
+    readings = np.asarray(np.round(np.maximum(noisy, _SMALLEST), 1), dtype=np.float64)
+    # Half of the gaps in runs, half scattered.
+    whole, length = np.ones(readings.shape, dtype=bool), min(24, max(1, slots // 4))
+    in_runs = hide(whole, 1 - missing / 2, "block", rng, block_length=length)
+    readings[~hide(in_runs, (1 - missing) / (1 - missing / 2), "random", rng)] = np.nan
+    ids = tuple(f"s{i:0{len(str(sensors - 1))}d}" for i in range(sensors))
+    values = pd.DataFrame(readings.T, index=index, columns=list(ids), copy=False)
+    table = Table(values, infer_grid(index), None, ("These readings are made up.",))
+    coordinates = np.round(np.asarray(_CORNER) + unit * np.asarray(_EXTENT), 5)
+    return table, Sensors(ids=ids, coordinates=coordinates, kind="latlon")
 
 
 def _fields(unit: NDArray[np.float64], rank: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -112,10 +105,3 @@ def _courses(index: pd.DatetimeIndex, rank: int, rng: np.random.Generator) -> ND
     hours = np.asarray((index - index.normalize()) / pd.Timedelta(hours=1), dtype=np.float64)
     courses[:, 0] += np.sin(2 * np.pi * (hours - 9) / 24) - 0.5 * np.cos(4 * np.pi * hours / 24)
     return courses
-
-
-def _kept(shape: tuple[int, ...], missing: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    everything = np.ones(shape, dtype=bool)
-    length = min(24, max(1, shape[1] // 4))
-    in_runs = hide(everything, 1 - missing / 2, "block", rng, block_length=length)
-    return hide(in_runs, (1 - missing) / (1 - missing / 2), "random", rng)

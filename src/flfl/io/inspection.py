@@ -1,11 +1,8 @@
-"""What was understood of a table, and what in it deserves a look, before anything is filled.
-
-Nothing here changes a reading.
-"""
+"""What was understood of a table, and what in it deserves a look. Nothing changes a reading."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +11,7 @@ from numpy.typing import NDArray
 
 from flfl.io.columns import listing
 from flfl.io.sensors import Sensors
-from flfl.io.table import Source, Table
+from flfl.io.table import Table
 
 # Lower ends of the classes of gap lengths, in slots.
 GAP_CLASSES = (1, 2, 7, 25, 169)
@@ -60,31 +57,9 @@ class Suspicion:
 class Inspection:
     """What a file holds, as it was understood.
 
-    Attributes
-    ----------
-    file, form, zone : str or None
-        The file, how it is written, and the zone of its times; None where there is none.
-    units : tuple of str
-        The units that the file names.
-    coordinates : {"latlon", "metric"} or None
-        What is known of the sensors' places. None: the spatial part is off.
-    sensors, slots : int
-    first, last, step : str
-        The first and the last time, and the name of the grid's step.
-    regular : bool
-        Every slot sits on the grid. If so, ``absent`` rows of it are not in the file.
-    observed, missing : int
-        Cells with a reading, and without.
-    to_fill : int
-        Missing cells of sensors that have readings: what `recover` would look at.
-    empty : tuple of str
-        Sensors without any reading.
-    worst : tuple of (sensor, share missing)
-    gaps : tuple of GapClass
-        Runs of missing cells of sensors that have readings.
-    suspicious : tuple of Suspicion
-    notes : tuple of str
-        What the reader had to say.
+    ``to_fill`` are the missing cells of sensors that have readings: what `recover` would look at.
+    ``worst`` are sensors with the share that is missing. ``coordinates`` None: the spatial part is
+    off. ``absent`` rows of a ``regular`` grid are not in the file.
     """
 
     file: str | None
@@ -120,9 +95,8 @@ class Inspection:
             zone = "" if self.zone else " The times name no zone and are taken as they stand."
             told.append(f"The file is {self.form}.{zone}")
         noun = "unit is" if len(self.units) == 1 else "units are"
-        told.append(
-            f"The {noun} {listing(self.units)}." if self.units else "The file names no unit."
-        )
+        named = f"The {noun} {listing(self.units)}."
+        told.append(named if self.units else "The file names no unit.")
         told.append(
             "No coordinates are known, so the spatial part is off; a sensors file with id, "
             "latitude and longitude (or x and y) turns it on."
@@ -165,9 +139,13 @@ def inspect_table(table: Table, sensors: Sensors | None = None) -> Inspection:
     order = [i for i in np.argsort(-share, kind="stable")[:_WORST].tolist() if share[i] > 0]
     times = table.values.index if source is None else source.time_texts
     missing, empty = int(known.size - known.sum()), [ids[i] for i in np.flatnonzero(share == 1)]
+    form = None if source is None else f"{_FORMATS[source.format]}, {source.layout}"
+    if source is not None and source.format == "csv":
+        mark = "comma" if source.dialect.decimal == "," else "point"
+        form = f"{form}, delimited by {_DELIMITERS[source.dialect.delimiter]}, with decimal {mark}"
     return Inspection(
         file=None if source is None else str(source.path),
-        form=None if source is None else _form_of(source),
+        form=form,
         zone=None if source is None else source.zone,
         units=tuple(sorted(set(table.units or ()) - {""})),
         coordinates=table.coordinate_kind if sensors is None else sensors.kind,
@@ -189,20 +167,11 @@ def inspect_table(table: Table, sensors: Sensors | None = None) -> Inspection:
     )
 
 
-def _form_of(source: Source) -> str:
-    form = f"{_FORMATS[source.format]}, {source.layout}"
-    if source.format != "csv":
-        return form
-    mark = "comma" if source.dialect.decimal == "," else "point"
-    return f"{form}, delimited by {_DELIMITERS[source.dialect.delimiter]}, with decimal {mark}"
-
-
 def _gap_classes(known: NDArray[np.bool_]) -> tuple[GapClass, ...]:
     """Runs of missing cells down each column, counted by length."""
+    # Column after column, with a known cell below each: a gap lies between two known cells.
     edge = np.ones((1, known.shape[1]), dtype=bool)
-    # Column after column, with a known cell between them: a gap lies between two known cells.
-    ends = np.flatnonzero(np.concatenate([known, edge]).T)
-    lengths = np.diff(ends, prepend=-1) - 1
+    lengths = np.diff(np.flatnonzero(np.concatenate([known, edge]).T), prepend=-1) - 1
     found = []
     for low, above in zip(GAP_CLASSES, (*GAP_CLASSES[1:], None), strict=True):
         inside = lengths[(lengths >= low) & (lengths < (above or np.inf))]
@@ -224,75 +193,57 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
     >>> [found.kind for found in find_suspicions(from_frame(readings[:, None]))]
     ['far outside']
     """
+    ids = table.sensor_ids
+    found = []
+    for kind, sensors, readings, problem in _oddities(table):
+        names = [ids[i] for i in sensors]
+        have = "1 sensor has" if len(names) == 1 else f"{len(names)} sensors have"
+        sentence = f"{problem.replace('SENSORS', have)}: {listing(names)}."
+        found.append(Suspicion(kind, tuple(names), int(readings), sentence))
+    return tuple(found)
+
+
+def _oddities(table: Table) -> Iterator[tuple[str, Sequence[int], int, str]]:
+    """Each kind that is there: the sensors, how many readings, and what is odd."""
     values, ids = table.values.to_numpy(), table.sensor_ids
     columns = [values[~np.isnan(values[:, i]), i] for i in range(len(ids))]
     count = np.array([len(known) for known in columns])
-    found: list[Suspicion] = []
-
-    def add(kind: str, sensors: Sequence[int], readings: int, problem: str) -> None:
-        names = [ids[i] for i in sensors]
-        found.append(Suspicion(kind, tuple(names), int(readings), f"{problem}: {listing(names)}."))
-
-    def have(sensors: Sequence[int]) -> str:
-        return "1 sensor has" if len(sensors) == 1 else f"{len(sensors)} sensors have"
-
     negative = np.array([int((known < 0).sum()) for known in columns])
-    if 0 < negative.sum() <= _FEW_NEGATIVE * count.sum():
-        number = int(negative.sum())
-        add(
-            "negative",
-            np.flatnonzero(negative).tolist(),
-            number,
-            f"{number} of {count.sum()} readings {'is' if number == 1 else 'are'} negative and all "
-            "others are not; if the quantity cannot be, they are faults",
-        )
+    number, total = int(negative.sum()), int(count.sum())
+    if 0 < number <= _FEW_NEGATIVE * total:
+        problem = f"{number} of {total} readings {'is' if number == 1 else 'are'} negative and all "
+        problem += "others are not; if the quantity cannot be, they are faults"
+        yield "negative", np.flatnonzero(negative).tolist(), number, problem
     enough = np.flatnonzero(count >= _ENOUGH).tolist()
     runs = {i: run for i in enough if (run := _longest_run(columns[i])) >= _STUCK_RUN}
     if runs:
-        longest = max(runs.values())
-        add(
-            "stuck",
-            list(runs),
-            sum(runs.values()),
-            f"{have(list(runs))} the same value up to {longest} readings in a row",
-        )
+        problem = f"SENSORS the same value up to {max(runs.values())} readings in a row"
+        yield "stuck", list(runs), sum(runs.values()), problem
     median = np.full(len(ids), np.nan)
     far: dict[int, tuple[int, float]] = {}
     for i in enough:
         low, median[i], high = np.quantile(columns[i], [0.25, 0.5, 0.75])
         away = np.abs(columns[i] - median[i])
-        number = int((away > _FAR * (high - low)).sum()) if high > low else 0
-        if number:
+        number = int((away > _FAR * (high - low)).sum())
+        if number and high > low:
             far[i] = number, float(columns[i][np.argmax(away)])
     if far:
         number = sum(one for one, _ in far.values())
         worst = max(far, key=lambda i: abs(far[i][1] - median[i]))
-        add(
-            "far outside",
-            list(far),
-            number,
-            f"{number} {'reading is' if number == 1 else 'readings are'} more than {_FAR:g} "
-            f"interquartile ranges from the sensor's median, for example {far[worst][1]:g} at "
-            f"{ids[worst]} (median {median[worst]:g})",
-        )
+        problem = f"{number} {'reading is' if number == 1 else 'readings are'} more than {_FAR:g} "
+        problem += "interquartile ranges from the sensor's median, for example "
+        problem += f"{far[worst][1]:g} at {ids[worst]} (median {median[worst]:g})"
+        yield "far outside", list(far), number, problem
     level = float(np.median(np.abs(median[enough]))) if len(enough) >= 3 else 0.0
-    if level:
-        ratio = np.abs(median) / level
-        odd = np.flatnonzero(
-            (ratio > _OTHER_UNIT) | ((ratio > 0) & (ratio < 1 / _OTHER_UNIT))
-        ).tolist()
-        if len(odd):
-            add(
-                "another level",
-                odd,
-                count[odd].sum(),
-                f"{have(odd)} a level a hundred times that of the others or a hundredth of it; the "
-                "unit may be another",
-            )
+    ratio = np.abs(median) / (level or np.nan)
+    odd = np.flatnonzero((ratio > _OTHER_UNIT) | ((ratio > 0) & (ratio < 1 / _OTHER_UNIT))).tolist()
+    if odd:
+        problem = "SENSORS a level a hundred times that of the others or a hundredth of it; the "
+        yield "another level", odd, count[odd].sum(), problem + "unit may be another"
     whole = [i for i in enough if (columns[i] == np.round(columns[i])).all()]
     if whole and 2 * len(whole) <= len(enough):
-        problem = f"{have(whole)} whole numbers only, where others have decimals"
-        add("rounded", whole, count[whole].sum(), problem)
+        problem = "SENSORS whole numbers only, where others have decimals"
+        yield "rounded", whole, count[whole].sum(), problem
     groups: dict[int, list[int]] = {}
     for i in enough:
         # One bit pattern for every NaN, so that equal columns are equal bytes.
@@ -301,8 +252,7 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
     same = [i for group in groups.values() if len(group) > 1 for i in group]
     if same:
         problem = f"{len(same)} sensors have exactly the readings of another"
-        add("repeated", same, count[same].sum(), problem)
-    return tuple(found)
+        yield "repeated", same, count[same].sum(), problem
 
 
 def _longest_run(known: NDArray[np.float64]) -> int:
@@ -310,6 +260,6 @@ def _longest_run(known: NDArray[np.float64]) -> int:
     ends = np.flatnonzero(np.concatenate([known[1:] != known[:-1], [True]]))
     lengths = np.diff(ends, prepend=-1)
     longest = int(np.argmax(lengths))
-    run, elsewhere = int(lengths[longest]), int((known == known[ends[longest]]).sum())
+    run, shown = int(lengths[longest]), int((known == known[ends[longest]]).sum())
     # A constant sensor is told of elsewhere.
-    return 0 if elsewhere > 2 * run or run == len(known) else run
+    return 0 if shown > 2 * run or run == len(known) else run

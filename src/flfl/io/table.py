@@ -16,6 +16,8 @@ from flfl.io.grid import Grid
 
 Layout = Literal["wide", "long"]
 By = Literal["slot", "sensor", "cell"]
+FLAGS = ("observed", "recovered", "refused")
+"""What is said of every cell of a filled table."""
 
 
 @dataclass(frozen=True, eq=False)

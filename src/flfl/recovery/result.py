@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from flfl.estimators.saved_model import Remembered
-from flfl.io.write import FLAGS, Provenance
+from flfl.io.table import FLAGS
+from flfl.io.write import Provenance
 from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
 from flfl.recovery.rules import Rules, count_reasons

@@ -11,8 +11,7 @@ import pandas as pd
 
 from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
-from flfl.io.table import Table
-from flfl.io.write import FLAGS
+from flfl.io.table import FLAGS, Table
 from flfl.methods import Method, find
 from flfl.recovery import Recovery
 from flfl.recovery.scores import ALONE, SITE

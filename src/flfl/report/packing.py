@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.io.write import FLAGS
+from flfl.io.table import FLAGS
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int32]
