@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flfl.secagg import Identity
+from flfl.secagg.keys import expand
 from flfl.secagg.wire import decode, encode
 from secure_parties import Party
 
@@ -34,7 +35,8 @@ def secrets_of(site):
     ready = state if asked is None else state.ready
     found = [ready.secret, *ready.own]
     for peer, pair in ready.pairs.items():
-        found += [pair.masks, pair.channel, pair.seed, pair.box_key(peer), pair.box_key(site.name)]
+        found += [pair.masks, pair.channel, expand(pair.masks, b"seed")]
+        found += [expand(pair.channel, b"from " + name.encode()) for name in (peer, site.name)]
     if asked is not None:
         found += [share for shares in asked.held.values() for share in shares]
     return found

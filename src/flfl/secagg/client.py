@@ -140,7 +140,10 @@ class SecureClient:
         words = to_ring(joined, len(self._roster.names))
         seeds = [(expand(ready.secret, b"self mask" + asked.view), 1)]
         seeds += [
-            (expand(pair.seed, b"pair mask" + asked.view), 1 if name > self.name else -1)
+            (
+                expand(expand(pair.masks, b"seed"), b"pair mask" + asked.view),
+                1 if name > self.name else -1,
+            )
             for name, pair in ready.pairs.items()
             if name in asked.held
         ]
@@ -193,11 +196,14 @@ class SecureClient:
             noise = draw(self._secret, size, f"{use} shares", run, number)
             shares.append(shamir.split(secrets[-1], threshold, points, noise))
         both = dict(zip(holders, zip(*shares, strict=True), strict=True))
-        seeds = [pair.seed for pair in pairs.values()]
+        seeds = [expand(pair.masks, b"seed") for pair in pairs.values()]
+        mine = b"from " + self.name.encode()
         committed = [*zip(("self", "vault"), secrets, strict=True), *(("pair", s) for s in seeds)]
         sections: dict[str, object] = {
             "boxes": [
-                sealed(pair.box_key(self.name), b"".join(both[name]), run, number, self.name, name)
+                sealed(
+                    expand(pair.channel, mine), b"".join(both[name]), run, number, self.name, name
+                )
                 for name, pair in pairs.items()
             ],
             "vault": sealed(secrets[1], b"".join(seeds), run, number, self.name, "vault"),
@@ -219,7 +225,8 @@ class SecureClient:
         for name, box in zip(senders, boxes, strict=True):
             problem = f"{self.name}: the shares of {name!r} were changed or belong to another sum"
             about = (ready.run, ready.number, name, self.name)
-            text = opened(ready.pairs[name].box_key(name), box, problem, *about)
+            key = expand(ready.pairs[name].channel, b"from " + name.encode())
+            text = opened(key, box, problem, *about)
             held[name] = (text[: shamir.SHARE_BYTES], text[shamir.SHARE_BYTES :])
         question = frame.sections["question"]
         view = ready.network.view(ready.number, present, question)

@@ -174,20 +174,13 @@ class Roster:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two keys that a site and its neighbour share for one sum: for masks, for shares. From those
-    of the next sum (:meth:`step`) these cannot be computed."""
+    """Two keys that a site and its neighbour share for one sum: for masks, for shares. The pair's
+    mask has the seed ``expand(masks, "seed")``, and what one of them sends to the other is under
+    the key ``expand(channel, "from " + sender)``.
+    From the keys of the next sum (:meth:`step`) these cannot be computed."""
 
     masks: bytes = field(repr=False)
     channel: bytes = field(repr=False)
-
-    @property
-    def seed(self) -> bytes:
-        """Seed of the pair's mask."""
-        return expand(self.masks, b"seed")
-
-    def box_key(self, sender: str) -> bytes:
-        """Encrypts the shares that one of both sends to the other."""
-        return expand(self.channel, b"from " + sender.encode())
 
     def step(self) -> Pair:
         """The keys of the next sum."""
