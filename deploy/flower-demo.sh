@@ -50,7 +50,7 @@ echo "demo: keys, readings and settings in $folder"
 "$FLFL" keys init --network demo --host localhost --host 127.0.0.1
 for site in $DEMO_SITES; do
     "$FLFL" keys site "$site" >/dev/null
-    "$FLFL" keys supernode "$site" >/dev/null
+    ssh-keygen -q -t ecdsa -b 384 -N "" -C "$site" -f "keys/$site.supernode"
 done
 "$FLFL" keys roster
 port=$("$PYTHON" "$here/demo.py" settings flower)

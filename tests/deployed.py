@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import resource
 import signal
+import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,10 @@ from flfl.protocol.journal import Journal
 from flfl.protocol.schema import network_to_arrays
 from flfl.protocol.session import Coordinator, Site
 from flfl.service import home, keys, tables
-from flfl.service import site as site_service
 from flfl.service.broker import connect
 from flfl.service.coordinator import JOURNAL, NETWORK, CoordinatorService, Setup
 from flfl.service.files import load, save_bytes
-from flfl.service.site import read_here, write_here
+from flfl.service.site import main
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
@@ -83,9 +83,8 @@ def coordinate(path):
 
 
 def take_part(path):
-    """As the command does, but with tables in this process: it has everything loaded."""
-    site_service._read_apart, site_service._write_apart = read_here, write_here
-    return site_service.main([path, "--once"])
+    """As the command does."""
+    return main([path, "--once"])
 
 
 def arm(point, count):
@@ -298,14 +297,10 @@ class Deployment:
 
     def taken(self):
         """How many messages the coordinator has accepted."""
-        found = list((self.folder / "coordinator-state" / "runs").glob(f"*/{JOURNAL}"))
-        if not found or not found[0].stat().st_size:
-            return 0
-        journal = Journal(found[0])
-        try:
-            return len(journal)
-        finally:
-            journal.close()
+        for path in (self.folder / "coordinator-state" / "runs").glob(f"*/{JOURNAL}"):
+            with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as journal:
+                return journal.execute("select count(*) from entry").fetchone()[0]
+        return 0
 
     def filled(self, name):
         return (self.folder / f"{name}-filled.csv").read_bytes()

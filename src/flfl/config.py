@@ -300,11 +300,12 @@ class SiteList(TomlTable):
 
 
 class ReportSettings(TomlTable):
-    """Logs (JSON lines, to stderr without a file) and metrics (Prometheus text; off by default)."""
+    """Logs (JSON lines, to stderr without a file) and metrics (for Prometheus; off by default)."""
+
+    gone = {"metrics_file": "Remove it, and give metrics_port"}
 
     log: FilePath | None = None
     level: Literal["debug", "info", "warning", "error"] = "info"
-    metrics_file: FilePath | None = None
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
 
 

@@ -34,10 +34,7 @@ class Told:
         return self.coming.pop(0)
 
     def say(self, **status):
-        pass
-
-    def say_again(self):
-        self.again += 1
+        self.again += not status
 
 
 @pytest.fixture

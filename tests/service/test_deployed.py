@@ -12,6 +12,8 @@ import pytest
 from broker import MOSQUITTO
 from deployed import Deployment, check, in_process, pooled
 
+pytest.importorskip("paho.mqtt")
+
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):

@@ -3,14 +3,17 @@
 import json
 import stat
 import tomllib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from broker import free_port
 from flfl.cli import main
 from flfl.codec import pack, unpack
 from flfl.config import CoordinatorSettings, ReportSettings, SiteSettings, Terms, read_settings
@@ -20,7 +23,14 @@ from flfl.protocol.added_error import AddedError
 from flfl.protocol.copier import Readings
 from flfl.protocol.plan import Pin, Plan
 from flfl.service import keys
-from flfl.service.agreement import Agreement, AgreementError, check_terms, unpack_network
+from flfl.service.agreement import (
+    Agreement,
+    AgreementError,
+    check_terms,
+    from_bytes,
+    to_bytes,
+    unpack_network,
+)
 from flfl.service.coordinator import Setup
 from flfl.service.files import lock
 from flfl.service.grid import TimeGrid
@@ -188,7 +198,7 @@ def agreement(**changes):
 class TestAgreement:
     def test_it_comes_back_as_it_was_and_its_name_covers_all_of_it(self):
         one = agreement()
-        assert Agreement.from_bytes(one.to_bytes()) == one
+        assert from_bytes(Agreement, to_bytes(one)) == one
         others = [
             agreement(number=1), agreement(sites=("a",)), agreement(secure=False),
             agreement(plan=replace(one.plan, share=0.4)), agreement(centre=(0.1, 0.3)),
@@ -200,7 +210,7 @@ class TestAgreement:
     )
     def test_what_is_none_is_refused(self, data):
         with pytest.raises(AgreementError):
-            Agreement.from_bytes(data)
+            from_bytes(Agreement, data)
         with pytest.raises(AgreementError):
             unpack_network(data)
 
@@ -218,10 +228,10 @@ class TestAgreement:
         ],
     )  # fmt: skip
     def test_each_setting_is_what_it_must_be(self, section, name, value):
-        document = unpack(agreement().to_bytes())
+        document = unpack(to_bytes(agreement()))
         (document[section] if section else document)[name] = value
         with pytest.raises(AgreementError):
-            Agreement.from_bytes(pack(document))
+            from_bytes(Agreement, pack(document))
 
     @pytest.mark.parametrize(
         ("changes", "words"),
@@ -360,12 +370,13 @@ class TestKeys:
             assert made - certificate.not_valid_before_utc > pd.Timedelta(days=1)
 
 
-def test_metrics_are_prometheus_text(tmp_path):
+def test_metrics_are_served_on_this_machine():
     pytest.importorskip("prometheus_client")
-    path = tmp_path / "metrics"
-    settings = ReportSettings(metrics_file=path)
-    Metrics(settings, "a", lambda: {"flfl_connected": 1.0, "flfl_runs_total": 2}).write()
-    lines = path.read_text().splitlines()
+    figures = {"flfl_connected": 1.0, "flfl_runs_total": 2}
+    port = free_port()
+    metrics = Metrics(ReportSettings(metrics_port=port), "a", lambda: figures)
+    with closing(metrics), urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        lines = page.read().decode().splitlines()
     assert "# TYPE flfl_connected gauge" in lines
     assert 'flfl_connected{party="a"} 1.0' in lines
     assert "# TYPE flfl_runs_total counter" in lines

@@ -10,6 +10,7 @@ from flfl.errors import InputError
 from flfl.protocol.messages import Question, encode
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
+from flfl.service import tables
 from flfl.service.agreement import Agreement, pack_network, to_bytes
 from flfl.service.files import folder_name
 from flfl.service.grid import TimeGrid
@@ -20,8 +21,6 @@ from flfl.service.site import (
     WRITTEN,
     Running,
     SiteService,
-    TableError,
-    Tables,
     Waiting,
 )
 from flfl.transport import local
@@ -66,22 +65,24 @@ class Recorder:
 
 def read(settings, grid):
     values = np.random.default_rng(0).normal(size=(2, grid.slots))
-    return Snapshot(("a", "b"), values, None, "")
+    return Snapshot(["a", "b"], values, None, "")
 
 
 def broken(settings, grid):
-    raise TableError("north.csv: line 7: '12,5 secret' is no number")
+    raise InputError("north.csv: line 7: '12,5 secret' is no number")
 
 
 @pytest.fixture
-def service(tmp_path, own_log):
+def service(tmp_path, own_log, monkeypatch):
     made = []
 
     def make(read=read, write=None):
+        monkeypatch.setattr(tables, "read_source", read)
+        monkeypatch.setattr(tables, "write_tables", write)
         path = tmp_path / "north.toml"
         path.write_text(SITE)
         home = Home.open(read_settings(SiteSettings, path), str(path))
-        made.append(SiteService(home, Recorder(), Tables(read, write)))
+        made.append(SiteService(home, Recorder()))
         return made[-1]
 
     yield make
@@ -101,7 +102,7 @@ def call(service, name):
 
 def announce(service, number, called):
     agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
-    message = Message("plan", agreement.run, {}, agreement.to_bytes())
+    message = Message("plan", agreement.run, {}, to_bytes(agreement))
     service.take(Heard("all", "plan", message))
     return message
 

@@ -26,15 +26,7 @@ from flfl.codec import pack, unpack
 from flfl.errors import FLFLError, InputError
 from flfl.secagg import Identity, Roster
 from flfl.transport import flower
-from flfl.transport.flower import (
-    GridLink,
-    ReplyLink,
-    check_reply,
-    client_app,
-    request,
-    seal,
-    unseal,
-)
+from flfl.transport.flower import GridLink, ReplyLink, check_reply, seal, unseal
 from flfl.transport.link import NOT_TOLD, Message
 from grid import FakeGrid, Node
 
@@ -262,17 +254,28 @@ def test_a_site_is_named_by_its_owner_and_known_by_its_identity(lay_out):
 
 def test_a_run_needs_a_coordinator_and_does_not_repeat_itself(lay_out):
     with pytest.raises(InputError, match="does not know its coordinator"):
-        coordinator_app.serve({}, None)
-    network = lay_out(run="every = 60.0")
-    config = {"coordinator": str(network.folder / "coordinator.toml")}
+        coordinator_app.app(None, Context(1, 1, {}, RecordDict(), {}))
     with pytest.raises(InputError, match="a Flower run is one run"):
-        coordinator_app.serve(config, None)
+        run(lay_out(run="every = 60.0"), None)
 
 
 # --- the link ----------------------------------------------------------------------------------
 
 NAMES = {name: Identity.generate() for name in "abc"}
 ROSTER = Roster({name: identity.public for name, identity in NAMES.items()})
+
+
+def request(network, nonce, message):
+    return pack([network, nonce, message.to_bytes()])
+
+
+def client_app(answer):
+    """A site's app that answers so."""
+
+    def app(message, context):
+        return FlowerMessage(seal(answer(unseal(message.content))), reply_to=message)
+
+    return app
 
 
 def reply(data, name="a", identity=None, network="n", message=None):
@@ -320,7 +323,7 @@ def test_what_is_no_request_is_not_answered(data):
 
 
 def test_the_last_node_of_a_site_is_its_home_and_the_first_when_that_goes():
-    app = client_app(lambda settings, data: reply(data))
+    app = client_app(reply)
     grid = FakeGrid({1: Node(app, {}, "first")})
     link = GridLink(grid, "n", ROSTER)
 
@@ -350,7 +353,7 @@ def test_the_last_node_of_a_site_is_its_home_and_the_first_when_that_goes():
 
 
 def test_a_node_without_a_key_is_not_heard_and_is_tried_again():
-    grid = FakeGrid({1: Node(client_app(lambda settings, data: pack([pack(["a"]), b""])), {})})
+    grid = FakeGrid({1: Node(client_app(lambda data: pack([pack(["a"]), b""])), {})})
     link = GridLink(grid, "n", ROSTER)
     link.announce(Message("call"))
     assert link.next(0.1) is None
@@ -359,7 +362,7 @@ def test_a_node_without_a_key_is_not_heard_and_is_tried_again():
 
 def test_a_grid_that_always_fails_is_given_up(monkeypatch):
     monkeypatch.setattr(flower, "_GIVE_UP", 0.1)
-    grid = FakeGrid({1: Node(client_app(lambda settings, data: reply(data)), {})})
+    grid = FakeGrid({1: Node(client_app(reply), {})})
 
     def broken(keys):
         raise ConnectionError("the SuperLink is gone")
@@ -372,13 +375,14 @@ def test_a_grid_that_always_fails_is_given_up(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, FLFLError])
-def test_what_goes_wrong_at_a_site_stays_there(caplog, error):
+def test_what_goes_wrong_at_a_site_stays_there(caplog, error, monkeypatch):
     def breaks(settings, data):
         raise error("reading 12.5 in /home/owner/readings.csv")
 
+    monkeypatch.setattr(site_app, "answer", breaks)
     message = FlowerMessage(seal(b"x"), 1, "query.flfl")
     with caplog.at_level(logging.ERROR, "flfl"):
-        answered = client_app(breaks)(message, Context(1, 1, {}, RecordDict(), {}))
+        answered = site_app.app(message, Context(1, 1, {}, RecordDict(), {}))
     assert not answered.has_error()
     assert unseal(answered.content) == b""
     assert "12.5" in caplog.text

@@ -1,23 +1,42 @@
 """What Flower starts at a site for each message: it goes on from the site's own disk, and ends."""
 
+import logging
 from contextlib import closing
 from pathlib import Path
 
+from flwr.app import Message
+from flwr.clientapp import ClientApp
 from threadpoolctl import threadpool_limits
 
 from flfl.config import SiteSettings, read_settings
-from flfl.errors import InputError
+from flfl.errors import FLFLError, InputError
 from flfl.service.home import Home
 from flfl.service.logs import start_logging
-from flfl.service.site import SiteService, Tables, read_here, write_here
-from flfl.transport.flower import ReplyLink, client_app
+from flfl.service.site import SiteService
+from flfl.transport.flower import ACTION, ReplyLink, seal, unseal
 
+LOG = logging.getLogger("flfl.flower")
 BUSY = 600.0
 """Seconds to wait for an earlier process of the site: one that was thought lost."""
+app = ClientApp()
+
+
+@app.query(ACTION)
+def reply(message, context):
+    """A site's reply; an empty one where it has none."""
+    data = b""
+    try:
+        data = answer(context.node_config, unseal(message.content))
+    except FLFLError as error:
+        LOG.error("%s", error)
+    except Exception:
+        # Flower would send the text of the error to the SuperLink; it may quote a reading.
+        LOG.exception("the message could not be answered")
+    return Message(seal(data), reply_to=message)
 
 
 def answer(node_config, request):
-    """A site's signed reply. Which files are used, only the owner's ``--node-config`` says."""
+    """What the site signs. Which files are used, only the owner's ``--node-config`` says."""
     if "site" not in node_config:
         raise InputError(
             "the SuperNode does not know its site",
@@ -35,9 +54,6 @@ def answer(node_config, request):
                 remedy="Make one with `flfl keys site`, and give identity and roster",
             )
         link = ReplyLink(request, settings.network, settings.name, home.identity)
-        with closing(SiteService(home, link, Tables(read_here, write_here))) as service:
+        with closing(SiteService(home, link)) as service:
             service.take(link.heard)
         return link.signed()
-
-
-app = client_app(answer)

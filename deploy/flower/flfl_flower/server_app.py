@@ -3,17 +3,21 @@
 from contextlib import closing
 from pathlib import Path
 
+from flwr.serverapp import ServerApp
+
 from flfl.errors import FLFLError, InputError
 from flfl.service.coordinator import CoordinatorService, Setup
-from flfl.transport.flower import GridLink, server_app
+from flfl.transport.flower import GridLink
 
 BUSY = 600.0
 """Seconds to wait for an earlier process of the coordinator: one that was thought lost."""
+app = ServerApp()
 
 
-def serve(run_config, grid):
+@app.main()
+def main(grid, context):
     """Carry one run; an error makes Flower show the reason."""
-    given = str(run_config.get("coordinator", ""))
+    given = str(context.run_config.get("coordinator", ""))
     if not given:
         raise InputError(
             "the run does not know its coordinator",
@@ -32,6 +36,3 @@ def serve(run_config, grid):
             if service.serve():
                 problem = service.problem or "the run did not finish; start it again to go on"
                 raise FLFLError(problem)
-
-
-app = server_app(serve)

@@ -18,7 +18,6 @@ from flfl.service.keys import (
     make_authority,
     make_certificate,
     make_site,
-    make_supernode,
     write_roster,
 )
 from flfl.service.keys import revoke as revoke_site
@@ -83,24 +82,6 @@ def site(name: str, folder: Path, days: int, as_json: bool) -> None:
       flfl keys site harbour
     """
     _tell([make_site(folder, name, days)], as_json)
-
-
-@keys.command()
-@click.argument("name")
-@_folder
-@json_option
-def supernode(name: str, folder: Path, as_json: bool) -> None:
-    """Make the key with which a site's SuperNode signs in at a Flower SuperLink.
-
-    \b
-    Example:
-      flfl keys supernode harbour
-    """
-    paths = make_supernode(folder, name)
-    if as_json:
-        print_json({"files": [str(path) for path in paths]})
-        return
-    click.echo(f"{paths[0]} (stays with the site), {paths[1]} (for `flwr supernode register`)")
 
 
 @keys.command()

@@ -53,21 +53,12 @@ class Agreement:
         if not np.isfinite(self.centre).all():
             raise InputError("the map's centre is not finite")
 
-    def to_bytes(self) -> bytes:
-        """As it is sent and hashed."""
-        return to_bytes(self)
-
     @property
     def run(self) -> str:
         """The run's name. It holds the hash of everything here: parties that were told different
         things are in different runs, and do not understand each other."""
-        digest = hashlib.sha256(self.to_bytes()).hexdigest()[:16]
+        digest = hashlib.sha256(to_bytes(self)).hexdigest()[:16]
         return f"{self.network}-{self.number}-{digest}"
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Agreement:
-        """From what was received; an :class:`AgreementError` when it is not an agreement."""
-        return from_bytes(cls, data)
 
 
 def to_bytes(value: Any) -> bytes:
@@ -120,14 +111,14 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
 
 def pack_network(agreement: Agreement, network: Network) -> bytes:
     """A finished run as it is published: what was agreed, and all that became public."""
-    return pack([agreement.to_bytes(), network_to_arrays(network)])
+    return pack([to_bytes(agreement), network_to_arrays(network)])
 
 
 def unpack_network(data: bytes) -> tuple[Agreement, Network]:
     """The finished run back; an :class:`AgreementError` for anything else."""
     try:
         agreed, arrays = unpack(data)
-        agreement = Agreement.from_bytes(agreed)
+        agreement = from_bytes(Agreement, agreed)
         network = network_from_arrays(arrays, agreement.plan)
     except (ValueError, TypeError, AttributeError):
         raise AgreementError("what was published is no finished run") from None

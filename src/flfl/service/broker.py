@@ -19,13 +19,7 @@ _LOG = logging.getLogger("flfl.broker")
 def connect(
     settings: BrokerSettings | None, network: str, name: str, *, observer: bool = False
 ) -> Link:
-    """Connect a party to its broker; all that can be checked before is checked.
-
-    Raises
-    ------
-    InputError
-        For settings or files with which no connection can be made.
-    """
+    """Connect a party to its broker; all that can be checked before is checked."""
     if settings is None:
         raise InputError(
             "this setting is missing",
@@ -42,13 +36,7 @@ def connect(
 
 
 def network_status(path: Path, within: float) -> dict[str, Any]:
-    """The coordinator's last status; ``path`` is any party's settings.
-
-    Raises
-    ------
-    FLFLError
-        When the broker cannot be reached, or has no status.
-    """
+    """The coordinator's last status; ``path`` is any party's settings."""
     settings: SiteSettings | CoordinatorSettings
     if "readings" in read_toml(path):
         settings = read_settings(SiteSettings, path)

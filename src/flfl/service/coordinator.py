@@ -3,8 +3,7 @@
 It is ``Resting``, ``Gathering`` sites for a run, or ``Running`` one. Its state folder holds::
 
     state           number of the last run, its name, and the name of the last that went well
-    runs/RUN/       agreement, journal, earlier (the public state that the run adds slots to);
-                    in the end: network (all that became public), ended
+    runs/RUN/       agreement, journal; in the end: network (all that became public), ended
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from flfl.protocol.session import Coordinator
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureServer
 from flfl.service import files
-from flfl.service.agreement import Agreement, pack_network, to_bytes
+from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
 from flfl.service.keys import load_roster
@@ -41,7 +40,7 @@ from flfl.transport.link import COORDINATOR, CoordinatorLink, Heard, Message
 
 _LOG = logging.getLogger("flfl.coordinator")
 STATE, AGREEMENT, JOURNAL = "state", "agreement", "journal"
-EARLIER, NETWORK, ENDED = "earlier", "network", "ended"
+NETWORK, ENDED = "network", "ended"
 _STATUS_SECONDS = 2.0
 _PRESENCE = ("here", "left", "gone", "never seen")
 
@@ -60,13 +59,7 @@ class Setup:
 
     @classmethod
     def open(cls, path: Path, patience: float = 0.0) -> Setup:
-        """From a file of settings, or wait ``patience`` seconds for another process to end.
-
-        Raises
-        ------
-        InputError
-            For settings with which no run can go well.
-        """
+        """From a file of settings, or wait ``patience`` seconds for another process to end."""
         settings = read_settings(CoordinatorSettings, path)
         start_logging(settings.report, COORDINATOR)
         roster, quorum = load_roster(settings.sites.roster), settings.sites.quorum
@@ -113,9 +106,14 @@ class Running:
     dispatcher: Dispatcher
     done: frozenset[str] = frozenset()
 
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.agreement.run
+
     def announcement(self) -> Message:
         """The run as it is announced."""
-        return Message("plan", self.agreement.run, {}, self.agreement.to_bytes())
+        return Message("plan", self.run, {}, to_bytes(self.agreement))
 
 
 class CoordinatorService:
@@ -144,9 +142,11 @@ class CoordinatorService:
             with threadpool_limits(limits=1):
                 while not self.stopping:
                     well = self._one_run()
+                    until = time.monotonic() + self.settings.run.every
                     if not self.settings.run.every or self.stopping:
                         return 0 if well else 1
-                    self._rest(self.settings.run.every)
+                    while not self.stopping and time.monotonic() < until:
+                        self._hear(1.0)
             return 0
         finally:
             self._tell(force=True)
@@ -160,33 +160,26 @@ class CoordinatorService:
         agreement = self._interrupted() or self._gather()
         if agreement is None:
             return False
-        running = self._begin(agreement)
-        self.state, why, published = running, "", b""
+        self.state = running = self._begin(agreement)
+        why, published = "", b""
         try:
             network = self._run(running)
-        except JournalError:
-            # The disk is full, say: the run goes on when the service is started again.
-            raise
-        except FLFLError as error:
-            self.problem = why = str(error)
-            _LOG.error("run %s failed: %s", agreement.run, error)
-        else:
             if network is None:
                 return False
             save(self._folder(agreement.run) / NETWORK, network_to_arrays(network))
             published = pack_network(agreement, network)
             self._runs += 1
             self._wait_for_results()
+        except JournalError:
+            # The disk is full, say: the run goes on when the service is started again.
+            raise
+        except FLFLError as error:
+            self.problem = why = str(error)
+            _LOG.error("run %s failed: %s", agreement.run, error)
         finally:
             running.journal.close()
         self._end(running, why, published)
         return not why
-
-    def _rest(self, seconds: float) -> None:
-        """Until the next run is due."""
-        until = time.monotonic() + seconds
-        while not self.stopping and (left := until - time.monotonic()) > 0:
-            self._hear(min(1.0, left))
 
     def _hear(self, seconds: float) -> Heard | None:
         """The next message; what is about sites, not about questions, is taken here."""
@@ -196,12 +189,12 @@ class CoordinatorService:
             return None
         if heard.branch == "link" and isinstance(self.state, Running):
             self.link.announce(self.state.announcement())
-        if heard.branch == "status":
+        elif heard.branch == "status":
             self._is_present(heard.name, {key: str(heard.status[key]) for key in heard.status})
-        if heard.branch == "from" and heard.message is not None:
-            if heard.name not in self.setup.roster.keys:
-                self.link.dropped["not in the roster"] += 1
-                return None
+        elif heard.branch == "from" and heard.name not in self.setup.roster.keys:
+            self.link.dropped["not in the roster"] += 1
+            return None
+        elif heard.message is not None:
             self._take(heard.name, heard.message)
         return heard
 
@@ -210,7 +203,7 @@ class CoordinatorService:
         party may be here with another one."""
         boot, state, known = status.get("boot"), status.get("state"), self.present.get(name, {})
         if name == COORDINATOR and state != "here":
-            self.link.say_again()
+            self.link.say()
         elif name == COORDINATOR and boot != self.link.boot:
             _LOG.warning("another coordinator is, or just was, at work in this network")
         late = state == "gone" and known.get("state") == "here" and known.get("boot") != boot
@@ -227,9 +220,7 @@ class CoordinatorService:
                 unable[site] = str(about.get("why", ""))
                 self.state = replace(state, ready=state.ready - {site}, unable=unable)
                 _LOG.warning("%s cannot take part: %s", site, unable[site])
-        if isinstance(state, Running) and (message.kind, message.run) == (
-            "done", state.agreement.run,
-        ):  # fmt: skip
+        if isinstance(state, Running) and message.kind == "done" and message.run == state.run:
             self.state = replace(state, done=state.done | {site})
 
     # --- before a run ------------------------------------------------------------------------
@@ -249,7 +240,7 @@ class CoordinatorService:
         folder = self._folder(self._saved()["run"])
         if (folder / ENDED).exists() or not (folder / AGREEMENT).exists():
             return None
-        agreement = Agreement.from_bytes((folder / AGREEMENT).read_bytes())
+        agreement = from_bytes(Agreement, (folder / AGREEMENT).read_bytes())
         _LOG.info("going on with run %s", agreement.run)
         return agreement
 
@@ -299,36 +290,32 @@ class CoordinatorService:
             geography=setup.place.geography,
             centre=setup.place.centre,
         )
-        folder = self._folder(agreement.run)
-        if (earlier := self._continued(saved["finished"])) is not None:
-            save(folder / EARLIER, network_to_arrays(earlier))
-        save_bytes(folder / AGREEMENT, agreement.to_bytes())
+        save_bytes(self._folder(agreement.run) / AGREEMENT, to_bytes(agreement))
         self._save(number=agreement.number, run=agreement.run)
         return agreement
 
-    def _continued(self, finished: str) -> Network | None:
+    def _continued(self, agreement: Agreement) -> Network | None:
         """The last finished run's public state, if this run only adds slots to it."""
-        last, grid, plan = self._folder(finished), self.setup.grid, self.setup.plan
+        last, grid = self._folder(self._saved()["finished"]), agreement.grid
         arrays = load(last / NETWORK)
         if arrays is None:
             return None
-        before = Agreement.from_bytes((last / AGREEMENT).read_bytes())
-        grown = before.grid.slots < grid.slots
-        same = replace(before.grid, slots=grid.slots) == grid and before.plan == plan
-        return network_from_arrays(arrays, plan) if grown and same else None
+        before = from_bytes(Agreement, (last / AGREEMENT).read_bytes())
+        grown = before.grid.slots < grid.slots and replace(before.grid, slots=grid.slots) == grid
+        same = before.plan == agreement.plan
+        return network_from_arrays(arrays, agreement.plan) if grown and same else None
 
     # --- a run -------------------------------------------------------------------------------
 
     def _begin(self, agreement: Agreement) -> Running:
-        folder, traffic, roster = self._folder(agreement.run), Traffic(), self.setup.roster
-        arrays = load(folder / EARLIER)
-        earlier = None if arrays is None else network_from_arrays(arrays, agreement.plan)
+        traffic, roster = Traffic(), self.setup.roster
         self.problem, self._round = "", 0
 
         def progress(number: int, rounds: int) -> None:
             self._round = number
 
         positions = agreement.grid.positions()
+        earlier = self._continued(agreement)
         coordination = Coordination(agreement.plan, positions, traffic, earlier, progress)
         inner = Coordinator(
             coordination.program(),
@@ -338,7 +325,7 @@ class CoordinatorService:
             agreement.run,
             security=SecureServer(roster, agreement.run) if agreement.secure else None,
         )
-        journal = DurableCoordinator(inner, folder / JOURNAL)
+        journal = DurableCoordinator(inner, self._folder(agreement.run) / JOURNAL)
         dispatcher = Dispatcher(
             journal, self.link, agreement.run, traffic, self.settings.deadlines, self.setup.quorum
         )
@@ -346,8 +333,8 @@ class CoordinatorService:
 
     def _run(self, running: Running) -> Network | None:
         """All that became public; None when the service was stopped before the end."""
-        while not self.link.wait(1.0) and not self.stopping:
-            self._tell()
+        while not self.link.connected and not self.stopping:
+            self._hear(0.5)
         self.link.announce(running.announcement())
         agreement, dispatcher = running.agreement, running.dispatcher
         names = self.setup.roster.names if agreement.secure else agreement.sites
@@ -361,76 +348,68 @@ class CoordinatorService:
     def _wait_for_results(self) -> None:
         """Until every site has written its own files; nothing of them is sent."""
         until = time.monotonic() + self.settings.deadlines.answer_within
-        while isinstance(self.state, Running):
-            late = set(self.state.agreement.sites) - set(self.state.dispatcher.aside)
-            late -= self.state.done
-            if not late or self.stopping:
-                return
-            if time.monotonic() >= until:
+        while isinstance(state := self.state, Running) and not self.stopping:
+            late = set(state.agreement.sites) - set(state.dispatcher.aside) - state.done
+            if late and time.monotonic() >= until:
                 self.problem = f"no report of a written result from {', '.join(sorted(late))}"
                 _LOG.warning("%s", self.problem)
+            if not late or self.problem:
                 return
             self._hear(0.5)
 
     def _end(self, running: Running, why: str, published: bytes) -> None:
-        run, folder = running.agreement.run, self._folder(running.agreement.run)
-        aside, traffic = running.dispatcher.aside, running.dispatcher.traffic
+        folder, dispatcher = self._folder(running.run), running.dispatcher
         self.state = Resting()
         # What the run made public goes to all: a site that had no part in it finishes with that.
-        end = {"why": why[:500]} if why else {}
-        self.link.announce(Message("ended", run, end, published))
-        document = {
-            "failed": why,
-            "aside": aside,
-            "rounds": traffic.rounds,
-            "notes": traffic.notes,
-            "bytes_up": traffic.bytes_up,
-            "bytes_down": traffic.bytes_down,
-        }
-        save(folder / ENDED, document)
+        about = {"why": why[:500]} if why else {}
+        self.link.announce(Message("ended", running.run, about, published))
+        traffic, aside = dispatcher.traffic, dispatcher.aside
+        counted = {"bytes_up": traffic.bytes_up, "bytes_down": traffic.bytes_down}
+        ended = {"failed": why, "aside": aside, "rounds": traffic.rounds, "notes": traffic.notes}
+        save(folder / ENDED, ended | counted)
         Journal.remove(folder / JOURNAL)
         if not why:
-            self._save(finished=run)
-            _LOG.info("run %s is done", run, extra={"facts": {"aside": aside}})
+            self._save(finished=running.run)
+            _LOG.info("run %s is done", running.run, extra={"facts": {"aside": aside}})
 
     # --- telling -----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Who is here, what is done, what is wrong: without a reading."""
-        running = self.state if isinstance(self.state, Running) else None
-        return {
+        status = {
             "network": self.settings.network,
-            "run": "" if running is None else running.agreement.run,
             "phase": type(self.state).__name__.lower(),
-            "question": 0 if running is None else running.journal.answered + 1,
             "round": self._round,
             "sites": {name: self._site_status(name) for name in self.setup.roster.names},
-            "waiting_for": [] if running is None else list(running.dispatcher.waiting_for),
-            "paused": "" if running is None else running.dispatcher.paused,
             "runs": self._runs,
             "problem": self.problem,
-        }
+            "run": "", "question": 0, "waiting_for": [], "paused": "",
+        }  # fmt: skip
+        if isinstance(state := self.state, Running):
+            status["run"], status["question"] = state.run, state.journal.answered + 1
+            status["waiting_for"] = list(state.dispatcher.waiting_for)
+            status["paused"] = state.dispatcher.paused
+        return status
 
-    def _site_status(self, name: str) -> dict[str, Any]:
+    def _site_status(self, name: str) -> dict[str, str]:
         said, state = self.present.get(name, {}), self.state
-        presence = said.get("state", "never seen")
+        presence, reason = said.get("state", "never seen"), said.get("problem", "")
         status = {"state": presence if presence in _PRESENCE else "unknown"}
-        reason = said.get("problem", "")
         if isinstance(state, Gathering):
             reason = reason or state.unable.get(name, "")
         if isinstance(state, Running) and name in state.dispatcher.aside:
             reason = status["aside"] = state.dispatcher.aside[name][:200]
-        if reason:
-            status["problem"] = reason[:200]
-        return status
+        return {**status, "problem": reason[:200]} if reason else status
 
     def _tell(self, *, force: bool = False) -> None:
         if not force and time.monotonic() - self._told < _STATUS_SECONDS:
             return
         self._told = time.monotonic()
-        self.metrics.write()
         # Every site receives it: only changes are told.
         status = self.status()
+        if status["question"] != self._said.get("question"):
+            late = ", ".join(status["waiting_for"])
+            _LOG.info("question %d: waiting for %s", status["question"], late or "nobody")
         if force or status != self._said:
             self._said = status
             self.link.say(**status)
@@ -445,10 +424,8 @@ class CoordinatorService:
         }
         if isinstance(self.state, Running):
             dispatcher = self.state.dispatcher
-            figures |= {
-                "flfl_waiting_for": len(dispatcher.waiting_for),
-                "flfl_set_aside": len(dispatcher.aside),
-                "flfl_bytes_up_total": dispatcher.traffic.bytes_up,
-                "flfl_bytes_down_total": dispatcher.traffic.bytes_down,
-            }
+            figures["flfl_waiting_for"] = len(dispatcher.waiting_for)
+            figures["flfl_set_aside"] = len(dispatcher.aside)
+            figures["flfl_bytes_up_total"] = dispatcher.traffic.bytes_up
+            figures["flfl_bytes_down_total"] = dispatcher.traffic.bytes_down
         return figures

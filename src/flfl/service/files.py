@@ -20,11 +20,6 @@ def lock(folder: Path, patience: float = 0.0) -> IO[bytes]:
     """Make a private folder and keep other processes out of it until the returned file is closed.
 
     ``patience`` is how many seconds another process may still have it.
-
-    Raises
-    ------
-    InputError
-        When the folder cannot be made, or another process has it.
     """
     remedy = "Give a state folder that can be written"
     with explained("the state folder cannot be used", where=str(folder), remedy=remedy):
@@ -61,13 +56,7 @@ def save(path: Path, value: Any) -> None:
 
 
 def load(path: Path) -> Any:
-    """The value back, None where there is no such file.
-
-    Raises
-    ------
-    InputError
-        For a damaged file.
-    """
+    """The value back, None where there is no such file."""
     try:
         return unpack(path.read_bytes())
     except FileNotFoundError:

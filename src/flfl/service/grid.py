@@ -12,11 +12,9 @@ from flfl.errors import InputError
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-_UNITS = {
-    "s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600,
-    "d": 86400, "day": 86400, "w": 604800, "week": 604800,
-}  # fmt: skip
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_STEP = re.compile(r"(\d*)\s*(month|quarter|year|s|min|h|d|w)(ec|econd|ute|our|ay|eek)?s?")
 _MONTH = 2_629_746
 """Seconds of a mean month."""
 _LARGEST = 10**7
@@ -63,15 +61,9 @@ class TimeGrid:
 
     def _step(self) -> tuple[int, int]:
         """Seconds of a step, or months of it."""
-        match = re.fullmatch(r"\s*(\d+)?\s*([a-z]+?)s?\s*", self.step.lower())
-        count = int(match[1] or 1) if match else 0
-        word = match[2] if match else ""
-        if self.step.strip().lower().endswith("s") and word not in _UNITS | _MONTHS:
-            word += "s"
-        if count and word in _UNITS:
-            return count * _UNITS[word], 0
-        if count and word in _MONTHS:
-            return 0, count * _MONTHS[word]
+        match = _STEP.fullmatch(self.step.strip().lower())
+        if match and (count := int(match[1] or 1)):
+            return count * _SECONDS.get(match[2], 0), count * _MONTHS.get(match[2], 0)
         raise InputError(
             f"{self.step!r} is no step",
             where="grid.step",
@@ -90,13 +82,13 @@ class TimeGrid:
         first, steps = self._first(), np.arange(self.slots)
         if seconds:
             return first.astype(np.int64) + seconds * steps
+        # The same day and hour of every month, or the month's last day.
         month = first.astype("M8[M]") + months * steps
-        day, start = first.astype("M8[D]"), month.astype("M8[D]")
-        length = ((month + 1).astype("M8[D]") - start).astype(np.int64)
-        offset = int((day - first.astype("M8[M]").astype("M8[D]")).astype(np.int64))
-        days = start + np.minimum(offset, length - 1)
-        hour = int((first - day.astype("M8[s]")).astype(np.int64))
-        return days.astype("M8[s]").astype(np.int64) + hour
+        begin, after = month.astype("M8[s]"), (month + 1).astype("M8[s]")
+        hour = first - first.astype("M8[D]")
+        into = first - first.astype("M8[M]").astype("M8[s]")
+        last = after - begin - np.timedelta64(86400, "s") + hour
+        return (begin + np.minimum(into, last)).astype(np.int64)
 
     def positions(self) -> Array:
         """Elapsed steps of the slots."""
@@ -114,19 +106,11 @@ class TimeGrid:
         return int(slots) if slots == int(slots) and 2 < slots <= 288 else 0
 
     def slots_of(self, stamps: Index, where: str) -> Index:
-        """The slot of each time, -1 for times before and after the grid.
-
-        Raises
-        ------
-        InputError
-            For a time that lies between two slots.
-        """
+        """The slot of each time, -1 for times before and after the grid."""
         mine = self.stamps()
-        at = np.searchsorted(mine, stamps)
-        inside = (stamps >= mine[0]) & (stamps <= mine[-1])
-        on = np.zeros(len(stamps), dtype=bool)
-        on[inside] = mine[at[inside]] == stamps[inside]
-        between = inside & ~on
+        at = np.searchsorted(mine, stamps).clip(max=self.slots - 1)
+        on = mine[at] == stamps
+        between = ~on & (stamps > mine[0]) & (stamps < mine[-1])
         if between.any():
             lost = np.datetime64(int(stamps[np.argmax(between)]), "s")
             raise InputError(

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Snapshot:
     coordinates : (m, 2) or None; geography : ``latlon``, ``metric`` or empty
     """
 
-    ids: tuple[str, ...]
+    ids: list[str]
     values: NDArray[np.float64]
     coordinates: NDArray[np.float64] | None
     geography: str
@@ -51,15 +51,6 @@ class Snapshot:
     def alive(self) -> NDArray[np.bool_]:
         """Which sensors have a reading at all (m,)."""
         return np.asarray(~np.isnan(self.values).all(axis=1))
-
-    def plain(self) -> dict[str, Any]:
-        """As a value that :mod:`flfl.codec` takes."""
-        return {**vars(self), "ids": list(self.ids)}
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> Snapshot:
-        """The snapshot back."""
-        return cls(**{**plain, "ids": tuple(plain["ids"])})
 
 
 @dataclass(frozen=True)
@@ -74,13 +65,7 @@ class Home:
 
     @classmethod
     def open(cls, settings: SiteSettings, where: str, patience: float = 0.0) -> Home:
-        """Open it, or wait ``patience`` seconds for another process to let go of it.
-
-        Raises
-        ------
-        InputError
-            For settings or files that do not fit together.
-        """
+        """Open it, or wait ``patience`` seconds for another process to let go of it."""
         roster = None if settings.roster is None else load_roster(settings.roster)
         identity = None if settings.identity is None else load_identity(settings.identity)
         if roster is None or identity is None:
@@ -163,13 +148,7 @@ def secret(path: Path) -> bytes:
 
 
 def copies_folder(settings: SiteSettings) -> Path:
-    """Where a site's secret and copies are: ``copies`` if given, else ``state``.
-
-    Raises
-    ------
-    InputError
-        When ``copies`` is given, and the site made copies in ``state`` before.
-    """
+    """Where a site's secret and copies are: ``copies`` if given, else ``state``."""
     folder = settings.copies or settings.state
     if folder.resolve() != settings.state.resolve() and (settings.state / MARKER).exists():
         raise InputError(
@@ -181,13 +160,7 @@ def copies_folder(settings: SiteSettings) -> Path:
 
 
 def open_copier(folder: Path) -> Copier:
-    """A site's copier: its secret and its copies, both made at the first start and never again.
-
-    Raises
-    ------
-    InputError
-        When one of them is lost: other copies of the same readings must not be made.
-    """
+    """A site's copier: its secret and its copies, both made at the first start and never again."""
     store, marker = folder / STORE, folder / MARKER
     if marker.exists() and not (folder / SECRET).exists():
         raise InputError(

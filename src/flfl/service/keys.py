@@ -115,32 +115,13 @@ def make_site(folder: Path, name: str, days: int = 365) -> Made:
     return Made((*made.paths, path, public), made.expires)
 
 
-def make_supernode(folder: Path, name: str) -> tuple[Path, Path]:
-    """The key with which a site's SuperNode signs in at a Flower SuperLink, and its public half."""
-    _check_name(name)
-    private, public = folder / f"{name}.supernode", folder / f"{name}.supernode.pub"
-    if private.exists():
-        raise InputError(
-            "the SuperNode has a key already",
-            where=str(private),
-            remedy="Use it; to put it out, unregister it at the SuperLink and remove the file",
-        )
-    key = ec.generate_private_key(ec.SECP384R1())
-    ssh = serialization.Encoding.OpenSSH
-    shown = key.public_key().public_bytes(ssh, serialization.PublicFormat.OpenSSH)
-    _write_private(private, key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, _PLAIN))
-    _write(public, shown.decode())
-    return private, public
-
-
 def load_identity(path: Path) -> Identity:
     """A site's identity from its file."""
     check_private(path)
+    text = _read(path, "See `flfl keys site`").strip()
     try:
-        return Identity.from_bytes(bytes.fromhex(_read(path, "See `flfl keys site`").strip()))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        return Identity.from_bytes(bytes.fromhex(text))
+    except ValueError:
         raise InputError("this is not an identity", where=str(path)) from None
 
 
@@ -264,11 +245,10 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
 
 
 def _load(path: Path) -> x509.Certificate:
+    text = _read(path, "See `flfl keys`")
     try:
-        return x509.load_pem_x509_certificate(_read(path, "See `flfl keys`").encode())
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        return x509.load_pem_x509_certificate(text.encode())
+    except ValueError:
         raise InputError("this is not a certificate", where=str(path)) from None
 
 

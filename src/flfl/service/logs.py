@@ -12,9 +12,6 @@ from typing import Any
 from flfl.config import ReportSettings
 from flfl.errors import InputError, explained
 
-_LOG = logging.getLogger("flfl.metrics")
-_METRICS_SECONDS = 5.0
-
 
 class _Lines(logging.Formatter):
     """One JSON object a line."""
@@ -53,7 +50,7 @@ def start_logging(settings: ReportSettings, party: str) -> None:
 
 
 class Metrics:
-    """Figures on request: a file that is rewritten, a loopback port, or nothing at all.
+    """Figures for Prometheus on a loopback port, or nothing at all.
 
     Names that end in ``_total`` are counters, others gauges.
     """
@@ -61,22 +58,20 @@ class Metrics:
     def __init__(
         self, settings: ReportSettings, party: str, figures: Callable[[], Mapping[str, float]]
     ) -> None:
-        self._figures, self._party, self._path = figures, party, settings.metrics_file
-        self._written, self._server = -_METRICS_SECONDS, None
-        if self._path is None and not settings.metrics_port:
+        self._figures, self._party, self._server = figures, party, None
+        if not (port := settings.metrics_port):
             return
         try:
             from prometheus_client import start_http_server
         except ImportError:
             raise InputError(
                 "metrics need prometheus-client",
-                where="[report]",
-                remedy="pip install 'flfl[mqtt]', or leave metrics_port and metrics_file out",
+                where="report.metrics_port",
+                remedy="pip install 'flfl[mqtt]', or leave it out",
             ) from None
-        if port := settings.metrics_port:
-            remedy = "Choose another metrics_port"
-            with explained("the metrics cannot be served", where=f"port {port}", remedy=remedy):
-                self._server, _ = start_http_server(port, "127.0.0.1", self)
+        remedy = "Choose another metrics_port"
+        with explained("the metrics cannot be served", where=f"port {port}", remedy=remedy):
+            self._server, _ = start_http_server(port, "127.0.0.1", self)
 
     def collect(self) -> Iterator[Any]:
         """All figures now, as Prometheus' library wants them."""
@@ -87,19 +82,6 @@ class Metrics:
             family = kind(name, name, labels=["party"])
             family.add_metric([self._party], value)
             yield family
-
-    def write(self) -> None:
-        """Bring the file up to date, every few seconds."""
-        if self._path is None or time.monotonic() - self._written < _METRICS_SECONDS:
-            return
-        from prometheus_client import write_to_textfile
-
-        self._written = time.monotonic()
-        try:
-            write_to_textfile(str(self._path), self)
-        except OSError as error:
-            # A run does not end because of its figures.
-            _LOG.warning("%s: the metrics cannot be written (%s)", self._path, error.strerror)
 
     def close(self) -> None:
         """Stop serving."""

@@ -12,7 +12,6 @@ of that follows from its state folder, so any process can go on with it::
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from flfl.config import OutSettings, ReadingSettings, SiteSettings, read_settings
+from flfl.config import ReadingSettings, SiteSettings, read_settings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.client import Client
@@ -37,6 +36,7 @@ from flfl.service.agreement import (
     AgreementError,
     check_terms,
     from_bytes,
+    to_bytes,
     unpack_network,
 )
 from flfl.service.broker import connect
@@ -51,19 +51,6 @@ _LOG = logging.getLogger("flfl.site")
 CALLED, AGREEMENT, READINGS, JOURNAL, WRITTEN = (
     "called", "agreement", "readings", "journal", "written",
 )  # fmt: skip
-_TABLE_SECONDS = 3600.0
-
-
-class TableError(FLFLError):
-    """The owner's source could not be read, or its result not written."""
-
-
-@dataclass(frozen=True)
-class Tables:
-    """How the owner's tables are read and written."""
-
-    read: Callable[[ReadingSettings, TimeGrid], Snapshot]
-    write: Callable[[OutSettings, Snapshot, TimeGrid, Recovered], None]
 
 
 @dataclass(frozen=True)
@@ -97,13 +84,10 @@ class SiteService:
     ----------
     home : the owner's settings, keys and copies
     link : to the coordinator
-    tables : by default they are handled in a process of its own, which then ends: table readers are
-        large, and a site that waits for months should not be
     """
 
-    def __init__(self, home: Home, link: SiteLink, tables: Tables | None = None) -> None:
+    def __init__(self, home: Home, link: SiteLink) -> None:
         self.home, self.settings, self.link = home, home.settings, link
-        self._tables = tables or Tables(_read_apart, _write_apart)
         self.stopping, self.runs, self.problem = False, 0, ""
         self._public_problem, self._coordinator = "", ""
         self._said: dict[str, str] = {}
@@ -123,7 +107,6 @@ class SiteService:
                     self.take(heard)
                 if isinstance(self.state, Running):
                     self.state.responder.tick()
-                metrics.write()
         return self.runs
 
     def stop(self, *_: Any) -> None:
@@ -208,10 +191,10 @@ class SiteService:
             called = load(path)
             if called is None or called["call"] != call:
                 grid = from_bytes(TimeGrid, message.data)
-                taken = self._tables.read(self.settings.readings, grid)
+                taken = _read(self.settings.readings, grid)
                 if not taken.alive.any():
-                    raise TableError("there is no reading within the network's times")
-                save(path, {"call": call, **taken.plain()})
+                    raise InputError("there is no reading within the network's times")
+                save(path, {"call": call, **vars(taken)})
                 _LOG.info("ready with %d sensors", int(taken.alive.sum()))
         except (FLFLError, OSError) as error:
             why = str(error)[:500] if isinstance(error, AgreementError) else NOT_TOLD
@@ -227,7 +210,7 @@ class SiteService:
         called = load(self.settings.state / CALLED)
         if called is None or called.pop("call") != agreement.call:
             return None
-        return Snapshot.of(called)
+        return Snapshot(**called)
 
     # --- a run -------------------------------------------------------------------------------
 
@@ -235,14 +218,14 @@ class SiteService:
         """Go on with the run that an earlier process was in."""
         for path in (self.settings.state / "runs").glob(f"*/{JOURNAL}"):
             with self._surviving():
-                agreement = Agreement.from_bytes((path.parent / AGREEMENT).read_bytes())
+                agreement = from_bytes(Agreement, (path.parent / AGREEMENT).read_bytes())
                 self.state = self._begin(agreement)
 
     def _planned(self, message: Message) -> State:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
             self._report_state()
             return self.state
-        agreement = Agreement.from_bytes(message.data)
+        agreement = from_bytes(Agreement, message.data)
         if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was announced is another run than it says")
         if self.settings.name not in agreement.sites:
@@ -267,8 +250,8 @@ class SiteService:
         if not (folder / AGREEMENT).exists():
             if taken is None:
                 raise AgreementError("the run was announced before this site's readings were read")
-            save(folder / READINGS, taken.plain())
-            save_bytes(folder / AGREEMENT, agreement.to_bytes())
+            save(folder / READINGS, vars(taken))
+            save_bytes(folder / AGREEMENT, to_bytes(agreement))
         elif not (folder / READINGS).exists():
             raise AgreementError("this site has left the run, and cannot come back to it")
         return self._begin(agreement)
@@ -289,7 +272,7 @@ class SiteService:
         return self._finish(Running(agreement, client, journal, responder))
 
     def _readings(self, agreement: Agreement) -> Snapshot:
-        return Snapshot.of(load(self._folder(agreement.run) / READINGS))
+        return Snapshot(**load(self._folder(agreement.run) / READINGS))
 
     def _folder(self, run: str) -> Path:
         return self.settings.state / "runs" / folder_name(run)
@@ -321,7 +304,9 @@ class SiteService:
 
     def _write(self, agreement: Agreement, taken: Snapshot, result: Recovered) -> None:
         """The owner's own files."""
-        self._tables.write(self.settings.out, taken, agreement.grid, result)
+        from flfl.service.tables import write_tables
+
+        write_tables(self.settings.out, taken, agreement.grid, result)
         save_bytes(self._folder(agreement.run) / WRITTEN, b"")
 
     # --- the end of a run --------------------------------------------------------------------
@@ -343,7 +328,7 @@ class SiteService:
         agreement, network = unpack_network(message.data)
         if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was published is another run than it says")
-        taken = self._tables.read(self.settings.readings, agreement.grid)
+        taken = _read(self.settings.readings, agreement.grid)
         self._write(agreement, taken, self.home.join(agreement, network, taken))
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
@@ -381,57 +366,11 @@ class SiteService:
         }
 
 
-def read_here(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
-    """Read the owner's source in this process."""
+def _read(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
+    # Table readers are large: a site that waits for its first run does without them.
     from flfl.service.tables import read_source
 
     return read_source(settings, grid)
-
-
-def write_here(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
-    """Write the owner's files in this process."""
-    from flfl.service.tables import write_tables
-
-    write_tables(out, taken, grid, result)
-
-
-def _read_apart(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
-    taken = _apart(read_here, settings, grid)
-    assert isinstance(taken, Snapshot)
-    return taken
-
-
-def _write_apart(*arguments: Any) -> None:
-    _apart(write_here, *arguments)
-
-
-def _apart(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do some work in a process of its own, which then ends."""
-    context = multiprocessing.get_context("spawn")
-    mine, its = context.Pipe(duplex=False)
-    process = context.Process(target=_send_result, args=(its, work, arguments), daemon=True)
-    process.start()
-    its.close()
-    try:
-        if not mine.poll(_TABLE_SECONDS):
-            raise TableError(f"the tables took more than {_TABLE_SECONDS:g} s")
-        result = mine.recv()
-    except EOFError:
-        raise TableError("the process that handles the tables was killed") from None
-    finally:
-        process.kill()
-        process.join()
-        mine.close()
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-def _send_result(pipe: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    try:
-        pipe.send(work(*arguments))
-    except (FLFLError, OSError) as error:
-        pipe.send(error)
 
 
 def main(arguments: list[str]) -> int:

@@ -14,7 +14,8 @@ from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.read import SENTINELS, from_frame, read_readings
+from flfl.io.layouts import Rules, find_roles, long_table, pick_time_column, wide_table
+from flfl.io.read import SENTINELS, frame_columns, from_frame, read_readings
 from flfl.io.sensors import read_sensors
 from flfl.io.table import Table
 from flfl.io.write import write_result
@@ -25,19 +26,13 @@ Array = NDArray[np.float64]
 
 
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
-    """The owner's readings on the network's times.
-
-    Raises
-    ------
-    InputError
-        For a source that cannot be read, or whose times are not the network's.
-    """
+    """The owner's readings on the network's times."""
     if settings.query is not None:
         tables = [("the query", _query(settings))]
     else:
         paths = [settings.file] if settings.file is not None else _files(settings.folder)
         tables = [(str(path), _file(path, settings)) for path in paths]
-    ids = tuple(dict.fromkeys(name for _, table in tables for name in table.sensor_ids))
+    ids = list(dict.fromkeys(name for _, table in tables for name in table.sensor_ids))
     values = np.full((len(ids), grid.slots), np.nan)
     for where, table in tables:
         rows = [ids.index(name) for name in table.sensor_ids]
@@ -146,43 +141,21 @@ def _query(settings: ReadingSettings) -> Table:
             where="[readings] query",
             remedy="Try the query and the address with the database's own client",
         ) from None
-    return from_frame(_wide(frame, settings), sentinels=_sentinels(settings))
-
-
-def _wide(frame: pd.DataFrame, settings: ReadingSettings) -> pd.DataFrame:
-    """Rows of time, sensor, value as a time x sensor table; other tables stay as they are."""
-    time = settings.time_column or str(frame.columns[0])
-    sensor, value = settings.sensor_column or "sensor", settings.value_column or "value"
-    for name in (time, *((sensor, value) if settings.layout == "long" else ())):
-        if name not in frame.columns:
-            raise InputError(
-                f"the query gives no column {name!r}",
-                where="[readings] query",
-                remedy=f"It gives {', '.join(map(str, frame.columns))}",
-            )
-    # Drivers give exact decimals and clock times with a zone as objects of Python.
-    frame = frame.assign(**{time: pd.to_datetime(frame[time], utc=True).dt.tz_localize(None)})
-    if sensor not in frame.columns or value not in frame.columns or settings.layout == "wide":
-        return frame.set_index(time).astype(float)
-    frame = frame.assign(**{value: pd.to_numeric(frame[value])})
-    twice = frame.duplicated([time, sensor])
-    if twice.any() and settings.duplicates == "refuse":
-        first = frame[twice].iloc[0]
-        raise InputError(
-            f"sensor {first[sensor]!r} has several readings at {first[time]}",
-            where="[readings] query",
-            remedy='Change the query, or choose duplicates = "first" or "mean"',
-        )
-    grouped = frame.groupby([time, sensor])[value]
-    single = grouped.mean() if settings.duplicates == "mean" else grouped.first()
-    return single.unstack(sensor).rename_axis(columns=None).astype(float)
+    columns = frame_columns("the query", [(str(name), frame[name]) for name in frame])
+    rules = Rules(_sentinels(settings), duplicates=settings.duplicates)
+    if settings.layout != "wide":
+        names = settings.time_column, settings.sensor_column, settings.value_column
+        roles = find_roles(columns, *names, settings.layout == "long")
+        if roles is not None:
+            return long_table(columns, roles, rules)
+    return wide_table(columns, pick_time_column(columns, settings.time_column)[0], rules)
 
 
 def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
     """The owner's own files, from the readings and what was recovered of those sensors that have
     any."""
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
-    table = from_frame(pd.DataFrame(taken.values.T, index, list(taken.ids)))
+    table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
     known = table.known
 
     def whole(part: Any) -> Array:

@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,15 +25,16 @@ from flfl.secagg.keys import digest
 from flfl.transport.link import NOT_TOLD, Heard, Message
 
 try:
-    from flwr.app import Array, ArrayRecord, Context, RecordDict
+    from flwr.app import Array, ArrayRecord, RecordDict
     from flwr.app import Message as FlowerMessage
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import Grid, ServerApp
+    from flwr.serverapp import Grid
 except ImportError:  # pragma: no cover - the tests have it
     raise InputError("Flower needs flwr", remedy="pip install 'flfl[flower]'") from None
 
 _LOG = logging.getLogger("flfl.flower")
-_RECORD, _ACTION, _NONCE = "flfl", "flfl", 16
+ACTION = "flfl"
+"""Of the site's app, in Flower's words."""
+_RECORD, _NONCE = "flfl", 16
 _POLL, _LOOK = 0.5, 2.0
 """Seconds between two looks at replies, and at which nodes are there."""
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
@@ -61,11 +62,6 @@ def unseal(content: RecordDict) -> bytes:
 
 
 # --- the coordinator's side --------------------------------------------------------------------
-
-
-def request(network: str, nonce: bytes, message: Message) -> bytes:
-    """A message to a site, with a nonce that no other has."""
-    return pack([network, nonce, message.to_bytes()])
 
 
 def check_reply(
@@ -137,11 +133,6 @@ class GridLink:
         self._heard: deque[Heard] = deque()
         self._looked = self._polled = -math.inf
         self._worked = time.monotonic()
-        self._progress: tuple[Any, ...] = ()
-
-    def wait(self, seconds: float) -> bool:
-        """The grid is there as long as this process is."""
-        return True
 
     def tell(self, site: str, message: Message) -> bool:
         """The newest message to a site takes the place of one that it has not had.
@@ -159,15 +150,7 @@ class GridLink:
         return True
 
     def say(self, **status: Any) -> None:
-        """Nobody can read a status here: the log tells how far the run is."""
-        progress = tuple(status.get(name) for name in ("run", "question", "round", "paused"))
-        if progress != self._progress and status.get("run"):
-            late = ", ".join(status.get("waiting_for", ())) or "nobody"
-            _LOG.info("question %s, round %s: waiting for %s", *progress[1:3], late)
-        self._progress = progress
-
-    def say_again(self) -> None:
-        """Nobody can write over it."""
+        """Nobody can read a status here; the coordinator's log tells how far the run is."""
 
     def next(self, seconds: float) -> Heard | None:
         """What came next."""
@@ -227,8 +210,8 @@ class GridLink:
             node.again_at = now + node.again if message is self._announced else math.inf
             node.again *= 2
             nonce = os.urandom(_NONCE)
-            content = seal(request(self._network, nonce, message))
-            sealed = FlowerMessage(content, node.number, f"query.{_ACTION}")
+            content = seal(pack([self._network, nonce, message.to_bytes()]))
+            sealed = FlowerMessage(content, node.number, f"query.{ACTION}")
             # One by one: grids differ in what they return for those of many that they do not take.
             if key := next(iter(self._grid.push_messages([sealed])), ""):
                 node.open[key] = nonce, message
@@ -293,17 +276,6 @@ class GridLink:
         self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
 
 
-def server_app(serve: Callable[[Mapping[str, Any], Grid], None]) -> ServerApp:
-    """The app that Flower starts beside the SuperLink: given the run's settings and the grid."""
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        serve(context.run_config, grid)
-
-    return app
-
-
 # --- a site's side -----------------------------------------------------------------------------
 
 
@@ -352,22 +324,3 @@ class ReplyLink:
         said = [self._name, self._asked, self._nonce, self._status, self._messages]
         signed = pack(said)
         return pack([signed, self._identity.sign(digest("reply", signed))])
-
-
-def client_app(answer: Callable[[Mapping[str, Any], bytes], bytes]) -> ClientApp:
-    """The app that Flower starts at a site: given the node's own settings and a message."""
-    app = ClientApp()
-
-    @app.query(_ACTION)
-    def reply(message: FlowerMessage, context: Context) -> FlowerMessage:
-        answered = b""
-        try:
-            answered = answer(context.node_config, unseal(message.content))
-        except FLFLError as error:
-            _LOG.error("%s", error)
-        except Exception:
-            # Flower would send the text of the error to the SuperLink; it may quote a reading.
-            _LOG.exception("the message could not be answered")
-        return FlowerMessage(seal(answered), reply_to=message)
-
-    return app

@@ -100,7 +100,7 @@ class Link(Interface):
         """What came next; None when nothing did for so long."""
 
     def say(self, **status: Any) -> None:
-        """Change what others are told of this party."""
+        """Change what others are told of this party, and tell it again."""
 
     def close(self) -> None:
         """Disconnect."""
@@ -111,17 +111,11 @@ class CoordinatorLink(Link, Interface):
 
     boot: str
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until others can be reached."""
-
     def tell(self, site: str, message: Message) -> bool:
         """Send to one site; False when it was not sent. Who gets no answer asks again."""
 
     def announce(self, message: Message) -> bool:
         """Send to everyone, also to those who come later, until the next announcement."""
-
-    def say_again(self) -> None:
-        """Repeat this party's status: somebody has written over it."""
 
 
 class SiteLink(Link, Interface):

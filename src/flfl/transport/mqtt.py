@@ -151,12 +151,8 @@ class Link:
         return True
 
     def say(self, **status: Any) -> None:
-        """Change this party's status."""
+        """Change this party's status, and tell it again."""
         self._status.update(status)
-        self.say_again()
-
-    def say_again(self) -> None:
-        """Repeat this party's status."""
         if self.connected and not self._observer:
             self._publish_status("here")
 
@@ -175,14 +171,12 @@ class Link:
 
     def _delivered(self, info: Any) -> bool:
         until = time.monotonic() + _STALL
-        while not info.is_published():
-            if not self.connected or time.monotonic() > until:
-                return False
-            try:
+        try:
+            while not info.is_published() and self.connected and time.monotonic() < until:
                 info.wait_for_publish(0.5)
-            except (RuntimeError, ValueError):
-                return False
-        return True
+            return bool(info.is_published())
+        except (RuntimeError, ValueError):
+            return False
 
     def close(self) -> None:
         """Say that this party has left, and disconnect."""
@@ -274,7 +268,7 @@ class Link:
         self._pending.clear()
         self._up.set()
         self.problem = ""
-        self.say_again()
+        self.say()
         self._heard.put(Heard("link", self.name))
 
     def _on_connect_fail(self, _client: Any, _data: Any) -> None:
