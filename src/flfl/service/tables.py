@@ -14,7 +14,7 @@ from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.layouts import Rules, find_roles, long_table, pick_time_column, wide_table
+from flfl.io.layouts import Rules, find_roles, long_table, wide_table
 from flfl.io.read import SENTINELS, frame_columns, from_frame, read_readings
 from flfl.io.sensors import read_sensors
 from flfl.io.table import Table
@@ -143,12 +143,11 @@ def _query(settings: ReadingSettings) -> Table:
         ) from None
     columns = frame_columns("the query", [(str(name), frame[name]) for name in frame])
     rules = Rules(_sentinels(settings), duplicates=settings.duplicates)
-    if settings.layout != "wide":
-        names = settings.time_column, settings.sensor_column, settings.value_column
-        roles = find_roles(columns, *names, settings.layout == "long")
-        if roles is not None:
-            return long_table(columns, roles, rules)
-    return wide_table(columns, pick_time_column(columns, settings.time_column)[0], rules)
+    names = settings.time_column, settings.sensor_column, settings.value_column
+    roles = find_roles(columns, *names, settings.layout)
+    if roles is not None:
+        return long_table(columns, roles, rules)
+    return wide_table(columns, settings.time_column, rules)
 
 
 def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
