@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from flfl import FLFL
-from flfl.ensemble import personal
+from flfl.ensemble import estimate
 from flfl.protocol.network import posterior
 from flfl.protocol.noise import NoiseKey
 
@@ -39,7 +39,7 @@ def network():
 def package(network):
     """The package's run, and what its personal smoother was given and gave, owner by owner."""
     y, J, places = network
-    calls, finish = [], personal.finish
+    calls, finish = [], estimate.finish
 
     def recorded(Y, used, shared, fit, steps=None):
         curve, fitted = finish(Y, used, shared, fit, steps)
@@ -51,7 +51,7 @@ def package(network):
     sensors = pd.DataFrame({"sensor_id": IDS, "x": places[:, 0], "y": places[:, 1]})
     model = FLFL(effort="quick", rank=4, transformation="none", season=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(personal, "finish", recorded)
+        patch.setattr(estimate, "finish", recorded)
         model.fit(table, sensors=sensors, sites=list(SITES))
     return model.network_, calls
 
