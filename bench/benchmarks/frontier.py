@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.audit import Case, watch
-from flfl.audit.run import ATTACKS, attacked, check
+from flfl.audit.run import attacked, check
 from flfl.datasets.catalogue import load_dataset
 from flfl.evaluation import training_mask
 from flfl.io.read import from_frame
@@ -126,8 +126,7 @@ def run(cell: Cell) -> dict[str, Any]:
 def read(case: Case) -> dict[str, Any]:
     """What each reader reads with its best attack: worst and median sensor."""
     names = [name for group in READERS.values() for name in group]
-    chosen = [attack for attack in ATTACKS if attack.name in names]
-    found = {one.name: one for one in attacked(case, chosen, lambda _: None)}
+    found = {one.name: one for one in attacked(case, names, lambda _: None)}
     row: dict[str, Any] = {}
     for reader, group in READERS.items():
         row[f"{reader}_worst"] = max(found[name].residual_read_max or 0.0 for name in group)

@@ -226,3 +226,30 @@ PAPER_DIVERGED = 4.0
 """A training error this many times the lowest so far: the step is too long, and halved."""
 
 # --- audit ----------------------------------------------------------------------------------------
+
+# Chosen on the runs of docs/frontier.md, so that honest runs pass and each deliberate leak of
+# tests/audit is found.
+AUDIT_CLOSE = 0.01
+"""A reading counts as exposed when it is guessed within this share of its sensor's spread."""
+AUDIT_FEWEST = 20
+"""A sensor with fewer guessed readings, or slow means, has no R^2."""
+AUDIT_GROUPS = 20
+"""Groups of slots that are left out one by one to tell the statistical error of an R^2."""
+AUDIT_TOLERANCE = 0.02
+"""R^2 that an attack on the messages may read more than one on the copies, beyond that error."""
+AUDIT_ROUNDING = 1e-6
+"""Relative error of a released sum, which travels in fixed point of 2^-30."""
+AUDIT_EQUAL = 0.95
+"""Share of a sensor's loadings that must be those of its copies; a few lie on a rounding's edge."""
+AUDIT_CHANCE = 1e-6
+"""How often noise as it should be is taken for too little."""
+AUDIT_ALIKE, AUDIT_ALIKE_LATER = 0.3, 0.5
+"""Correlation of two sensors' noise, or of one's noise from slot to slot, that is not chance."""
+AUDIT_MEMORIES = (0.5, 0.7, 0.85, 0.93, 0.97, 0.99, 0.995)
+"""Memories, a slot, of the states whose sum a residual is taken to be."""
+AUDIT_WHITE = 0.02
+"""Least share of a residual that has no memory."""
+AUDIT_FREEDOM = 3.0
+"""Degrees of freedom of heavy-tailed residuals."""
+AUDIT_RIDGES = (1.0, 10.0, 100.0, 1000.0, 10000.0)
+"""Ridges among which the attack with a known sample chooses."""

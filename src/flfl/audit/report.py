@@ -9,19 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from flfl import constants
 from flfl.audit.view import Array, Case, Mask
 
-CLOSE = 0.01
-"""A reading counts as exposed when it is guessed within this share of its sensor's spread."""
 SLOW = 24
 """Slots of a mean that counts as slow; fewer in tables of less than 600 slots."""
-FEWEST = 20
-"""A sensor with fewer guessed readings, or slow means, has no R^2."""
-GROUPS = 20
-"""Groups of slots that are left out one by one to tell the statistical error of an R^2."""
-TOLERANCE = 0.02
-"""An attack on the messages may read so much more than one on the copies, beyond statistical
-error, before the audit fails."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Report:
     @property
     def beaten(self) -> list[Finding]:
         """Attacks that read more from the messages than from the copies."""
-        return [one for one in self.findings if one.excess > TOLERANCE]
+        return [one for one in self.findings if one.excess > constants.AUDIT_TOLERANCE]
 
     @property
     def failed(self) -> bool:
@@ -132,7 +124,7 @@ class Report:
         }
 
 
-def read(truth: Array, guess: Array, at: Mask, fewest: int = FEWEST) -> Array:
+def read(truth: Array, guess: Array, at: Mask, fewest: int = constants.AUDIT_FEWEST) -> Array:
     """R^2 of each row's guess (M,), granted its best scale: the square of a positive correlation.
 
     NaN for rows with fewer than ``fewest`` guesses.
@@ -164,7 +156,8 @@ def excess(truth: Array, guess: Array, others: Sequence[Array], at: Mask) -> Arr
 
     The standard error of a difference comes from leaving out groups of neighbouring slots.
     """
-    edges = np.linspace(0, truth.shape[1], GROUPS + 1).astype(int)
+    groups = constants.AUDIT_GROUPS
+    edges = np.linspace(0, truth.shape[1], groups + 1).astype(int)
     over = np.full(len(at), np.inf)
     for other in others:
         both = at & np.isfinite(other)
@@ -176,7 +169,7 @@ def excess(truth: Array, guess: Array, others: Sequence[Array], at: Mask) -> Arr
         )
         more = _r2(mine.sum(-1)) - _r2(its.sum(-1))
         left = _r2(mine.sum(-1)[..., None] - mine) - _r2(its.sum(-1)[..., None] - its)
-        error = np.sqrt((GROUPS - 1) * left.var(axis=1))
+        error = np.sqrt((groups - 1) * left.var(axis=1))
         over = np.minimum(over, np.where(both.sum(axis=1) >= 100, more - 4 * error, 0.0))
     return over
 
@@ -205,7 +198,7 @@ def volatile(case: Case) -> Mask:
 def close(case: Case, guess: Array, at: Mask) -> float | None:
     """Share of the readings that a guess (M, N) in the network's units comes close to."""
     spread = [np.std(row[k]) if k.any() else 1.0 for row, k in zip(case.raw, at, strict=True)]
-    near = np.maximum(CLOSE * np.array(spread), 1e-14)[:, None]
+    near = np.maximum(constants.AUDIT_CLOSE * np.array(spread), 1e-14)[:, None]
     miss = np.abs(case.to_raw(np.where(at, guess, 0.0)) - case.raw)
     return float((miss <= near)[at].mean()) if at.any() else None
 

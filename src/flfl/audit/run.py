@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import chi2
 from threadpoolctl import threadpool_limits
 
+from flfl import constants
 from flfl.audit import report as scoring
 from flfl.audit.attacks import (
     Guess,
@@ -24,7 +25,7 @@ from flfl.audit.attacks import (
     refits,
 )
 from flfl.audit.report import Check, Finding, Report, read
-from flfl.audit.view import Array, Case, offsets_of, watch
+from flfl.audit.view import Array, Case, Mask, offsets_of, watch
 from flfl.errors import InputError, nearest
 from flfl.estimators.owners import Sites, resolve_sensors
 from flfl.io.read import from_frame
@@ -47,28 +48,17 @@ PLAIN_ROUNDS = 40
 """Rounds of the paper's run unless asked otherwise: the first few are all that the attack needs."""
 
 
-class Attack(NamedTuple):
-    """One attack; ``surprise`` says that it is after what only the one reading tells.
-
-    ``run`` guesses from the messages or, if its second argument is true, from the copies.
-    """
-
-    name: str
-    adversary: str
-    run: Callable[[Case, bool], Guess]
-    surprise: bool = False
-
-
-ATTACKS = (
-    Attack("slot by slot", COORDINATOR, gaussian.by_slot),
-    Attack("with memory", COORDINATOR, gaussian.with_memory),
-    Attack("heavy-tailed", COORDINATOR, gaussian.heavy_tailed),
-    Attack("known sample", COORDINATOR, known_sample.run),
-    Attack("components", COORDINATOR, components.run),
-    Attack("refits", COORDINATOR, refits.run),
-    Attack("everything else", EVERYBODY, everything_else.everybody),
-    Attack("all but one reading", ALL_BUT_ONE, everything_else.all_but_one, surprise=True),
-)
+ATTACKS: dict[str, tuple[str, Callable[[Case, bool], Guess]]] = {
+    "slot by slot": (COORDINATOR, gaussian.by_slot),
+    "with memory": (COORDINATOR, gaussian.with_memory),
+    "heavy-tailed": (COORDINATOR, gaussian.heavy_tailed),
+    "known sample": (COORDINATOR, known_sample.run),
+    "components": (COORDINATOR, components.run),
+    "refits": (COORDINATOR, refits.run),
+    "everything else": (EVERYBODY, everything_else.everybody),
+    "all but one reading": (ALL_BUT_ONE, everything_else.all_but_one),
+}
+"""Adversary and attack: it guesses from the messages or, if told so, from the copies."""
 NIGHTLY = ("slot by slot", "refits", "everything else", "all but one reading")
 """Attacks on a run that was made night by night."""
 
@@ -105,24 +95,20 @@ def audit(
     >>> [one.name for one in report.findings], report.bound, report.failed
     (['slot by slot', 'everything else'], 0.5, False)
     """
-    start = time.perf_counter()
-    known = {one.name: one for one in ATTACKS}
-    for name in attacks or ():
-        if name not in known:
-            raise InputError(f"there is no attack {name!r}", remedy=nearest(name, known))
-    if disclosure not in ("sums", "plain"):
-        raise InputError(f"unknown disclosure {disclosure!r}", remedy="Use sums or plain")
+    start, tell = time.perf_counter(), progress or (lambda _: None)
+    programs = {"sums": "flfl", "plain": "flfl-paper"}
+    for given, known in (([disclosure], list(programs)), (attacks or (), list(ATTACKS))):
+        for name in set(given).difference(known):
+            raise InputError(f"{name!r} is not known to the audit", remedy=nearest(name, known))
     table = readings if isinstance(readings, Table) else from_frame(readings)
     network = resolve_sensors(table.sensor_ids, sensors, sites)
-    given = {"random_state": seed} | settings
-    create("flfl-paper" if disclosure == "plain" else "flfl", **given)  # refuses unknown settings
-    tell = progress or (lambda _: None)
+    settings = {"random_state": seed} | settings
+    create(programs[disclosure], **settings)  # refuses a setting that the method does not have
     with threadpool_limits(limits=1):
         if disclosure == "plain":
-            report = _plain(table.values, network, given, tell)
+            report = _plain(table.values, network, settings, tell)
         else:
-            chosen = [known[name] for name in attacks or known]
-            report = _sums(table.values, network, given, nights, chosen, tell)
+            report = _sums(table.values, network, settings, nights, attacks or tuple(ATTACKS), tell)
     return replace(report, seconds=round(time.perf_counter() - start, 2))
 
 
@@ -131,13 +117,11 @@ def _plain(
 ) -> Report:
     """Run the paper's method and compute the readings from what its coordinator was sent."""
     tell("running the paper's method")
-    model = PaperFLFL(**{"rounds": PLAIN_ROUNDS, **settings})
-    seen = plain_inversion.Recorder()
+    model, seen = PaperFLFL(**{"rounds": PLAIN_ROUNDS, **settings}), plain_inversion.Recorder()
     model.fit(values, sensors=sensors, witness=seen)
     tell("attacking: plain inversion")
     weights = Weights(model.ridge, model.spatial_weight, model.temporal_weight)
-    raw = values.to_numpy(dtype=float).T
-    raw = raw[~np.isnan(raw).all(axis=1)]
+    raw = values.dropna(axis="columns", how="all").to_numpy(dtype=float).T
     found = plain_inversion.score(
         plain_inversion.invert(seen, weights), Scaling.fit(raw).apply(raw)
     )
@@ -151,32 +135,32 @@ def _sums(
     sensors: Sensors,
     settings: Mapping[str, Any],
     nights: int,
-    attacks: Sequence[Attack],
+    attacks: Sequence[str],
     tell: Tell,
 ) -> Report:
     """Run the default method once and, if asked, again night by night; attack and check both."""
+    findings: list[Finding] = []
+    checks: list[Check] = []
     tell("running the network")
     model, case = watch(values, sensors, **settings)
-    report = Report(
-        [], "sums", len(set(model.partition_.sites)), values.shape[1], nights=nights,
-        added_error=model.added_error, share=model.share, secure=model.secure_,
-        notes=model.traffic_.notes,
-    )  # fmt: skip
-    if case is None:
-        return report
-    findings, checks = attacked(case, attacks, tell), check(case)
-    if nights:
+    bound = 1.0
+    if case is not None:
+        findings, checks = attacked(case, attacks, tell), check(case)
+        bound = bound_of(model.added_error, case.network)
+    if case is not None and nights:
         tell(f"running the network over {nights} nights")
         suffix, (_, later) = (
             f" ({nights} nights)",
             watch(values, sensors, nights=nights, **settings),
         )
         assert later is not None
-        nightly = [a._replace(name=a.name + suffix) for a in attacks if a.name in NIGHTLY]
-        findings += attacked(later, nightly, tell)
+        findings += attacked(later, [n for n in attacks if n in NIGHTLY], tell, suffix)
         checks += [replace(one, name=one.name + suffix) for one in check(later)]
-    bound = bound_of(model.added_error, case.network)
-    return replace(report, findings=findings, checks=checks, bound=bound, case=case)
+    return Report(
+        findings, "sums", len(set(model.partition_.sites)), values.shape[1], bound,
+        model.added_error, model.share, model.secure_, nights, checks,
+        notes=model.traffic_.notes, case=case,
+    )  # fmt: skip
 
 
 def bound_of(added_error: float | str, network: Network) -> float:
@@ -189,15 +173,17 @@ def bound_of(added_error: float | str, network: Network) -> float:
     return float((error2 / np.maximum(error2 + sigma2, 1e-300)).max(initial=0.0))
 
 
-def attacked(case: Case, attacks: Sequence[Attack], tell: Tell) -> list[Finding]:
+def attacked(case: Case, names: Sequence[str], tell: Tell, suffix: str = "") -> list[Finding]:
     """Every attack on the messages, beside the same on the copies."""
     # Whoever has the copies can do what everybody else does, so that counts as read from them.
     limit = everything_else.everybody(case, True).value
     heard = received(case, False)
     curves, volatile = heard.P @ heard.factors().T, scoring.volatile(case)
     findings = []
-    for name, adversary, run, surprise in attacks:
-        tell(f"attacking: {name}")
+    for name in names:
+        tell(f"attacking: {name}{suffix}")
+        adversary, run = ATTACKS[name]
+        surprise = adversary == ALL_BUT_ONE
         start = time.perf_counter()
         mine, its = run(case, False), run(case, True).value
         guess = np.nan_to_num(mine.value)
@@ -209,7 +195,7 @@ def attacked(case: Case, attacks: Sequence[Attack], tell: Tell) -> list[Finding]
         worst, most = int(np.nan_to_num(by_sensor, nan=-1.0).argmax()), int(over.argmax())
         slow_truth, enough = scoring.slow(wanted, at)
         finding = Finding(
-            name,
+            name + suffix,
             adversary,
             scoring.close(case, mine.base + guess, at),
             scoring.close(case, curves, at),
@@ -225,90 +211,63 @@ def attacked(case: Case, attacks: Sequence[Attack], tell: Tell) -> list[Finding]
     return findings
 
 
-ROUNDING = 1e-6
-"""The sums travel in fixed point of 2^-30."""
-EQUAL = 0.95
-"""Share of a sensor's loadings that must be those of its copies. A few may lie on the edge
-between two steps of the rounding."""
-CHANCE = 1e-6
-"""How often noise as it should be is taken for too little."""
-ALIKE = 0.3
-"""Correlation of two sensors' noise, or of one's noise from slot to slot, that is not chance."""
-
-
 def check(case: Case) -> list[Check]:
     """The assumptions of the proof that nobody learns more than the copies.
 
     All that left is a function of the copies, and the copies hold the noise that was declared.
     Where both hold, no attack on the messages can beat an attack on the copies.
     """
+    net = case.network
+    at = net.known & case.known & (net.sigma2 > 0)
+    size = np.sqrt(np.where(at, net.sigma2, 1.0))
+    noise = np.where(at, (case.copies - case.clean) / size, 0.0)
+    off = np.abs(net.z - loadings.released(case.copies, net.weights, net.phi, net.numbers))
+    bad = int((off > constants.AUDIT_ROUNDING * max(float(np.abs(net.z).max()), 1.0)).sum())
+    sums = (f"{bad} released numbers are not those of the copies",) if bad else ()
     return [
-        Check("sums follow from the copies", tuple(_wrong_sums(case))),
+        Check("sums follow from the copies", sums),
         Check("loadings follow from the copies", tuple(_wrong_loadings(case))),
-        Check("copies hold the declared noise", tuple(_too_quiet(case))),
-        Check("noise is not used twice", tuple(_shared_noise(case))),
+        Check("copies hold the declared noise", tuple(_too_quiet(case.ids, noise, at))),
+        Check("noise is not used twice", tuple(_shared_noise(case.ids, noise, at))),
     ]
 
 
-def _wrong_sums(case: Case) -> list[str]:
-    net = case.network
-    off = np.abs(net.z - loadings.released(case.copies, net.weights, net.phi, net.numbers))
-    bad = int((off > ROUNDING * max(float(np.abs(net.z).max()), 1.0)).sum())
-    return [f"{bad} released numbers are not those of the copies"] if bad else []
-
-
-def _wrong_loadings(case: Case) -> list[str]:
+def _wrong_loadings(case: Case) -> Iterator[str]:
     """The sites' part of each round again, from their copies."""
-    same = np.ones((len(case.refits), len(case.ids)))
-    for n, refit in enumerate(case.refits):
-        net, N = refit.network, refit.network.n_slots
-        stored, J = case.stored[: len(net.r), :N], net.known.astype(float)
+    same = np.ones((len(case.refits) + 1, len(case.ids)))
+    for n, (net, answer, _) in enumerate(case.refits):
+        J, stored = net.known.astype(float), case.stored[: len(net.r), : net.n_slots]
         C = J * np.nan_to_num((stored - offsets_of(net, case.stored, net)) / net.scale)
         post, _ = posterior(net)
         P, r = loadings.fit_loadings(C, J, net.sigma2, post, net.r)
         P, _ = loadings.rounded(P, r, J, net.sigma2, post)
-        answered = np.isfinite(refit.P).all(axis=1)
-        equal = np.isclose(P, refit.P, rtol=1e-9).mean(axis=1)
-        same[n, : len(P)] = np.where(answered, equal, 1.0)
-    share = same.mean(axis=0) if len(same) else np.ones(same.shape[1])
-    return [f"{case.ids[i]}: {share[i]:.0%} of them" for i in np.flatnonzero(share < EQUAL)]
+        equal = np.isclose(P, answer, rtol=1e-9).mean(axis=1)
+        same[n, : len(P)] = np.where(np.isfinite(answer).all(axis=1), equal, 1.0)
+    for i, share in enumerate(same[:-1].mean(axis=0) if len(same) > 1 else same[0]):
+        if share < constants.AUDIT_EQUAL:
+            yield f"{case.ids[i]}: {share:.0%} of them"
 
 
-def _noise(case: Case) -> tuple[Array, Array]:
-    """The noise of each copy in units of its declared size (M, N), and 1 where there is one."""
-    net = case.network
-    at = net.known & case.known & (net.sigma2 > 0)
-    size = np.sqrt(np.where(at, net.sigma2, 1.0))
-    return np.where(at, (case.copies - case.clean) / size, 0.0), at.astype(float)
-
-
-def _too_quiet(case: Case) -> list[str]:
+def _too_quiet(ids: Any, noise: Array, at: Mask) -> Iterator[str]:
     """A limited reading has more error than its noise, never less."""
-    noise, at = _noise(case)
-    n, square = at.sum(axis=1), (np.minimum(noise**2, 25.0)).sum(axis=1)
-    least = chi2.ppf(CHANCE / max(len(n), 1), np.maximum(n, 1))
-    return [
-        f"{case.ids[i]}: {np.sqrt(square[i] / n[i]):.2f} of what was declared"
-        for i in np.flatnonzero((n >= 10) & (square < 0.97 * least))
-    ]
+    n, square = at.sum(axis=1), np.minimum(noise**2, 25.0).sum(axis=1)
+    least = chi2.ppf(constants.AUDIT_CHANCE / max(len(n), 1), np.maximum(n, 1))
+    for i in np.flatnonzero((n >= 10) & (square < 0.97 * least)):
+        yield f"{ids[i]}: {np.sqrt(square[i] / n[i]):.2f} of what was declared"
 
 
-def _shared_noise(case: Case) -> list[str]:
-    X, J = _noise(case)
+def _shared_noise(ids: Any, noise: Array, at: Mask) -> Iterator[str]:
     # Limited readings have errors of their own.
-    X, J = np.where(np.abs(X) < 4, X, 0.0), np.where(np.abs(X) < 4, J, 0.0)
-    ids = case.ids
-    alike = np.triu(_correlations(X, X, J, J) > ALIKE, 1)
-    later = np.diag(_correlations(X[:, 1:], X[:, :-1], J[:, 1:], J[:, :-1]))
-    return [
-        *(f"{ids[i]} and {ids[j]} have the same noise" for i, j in np.argwhere(alike)),
-        *(
-            f"{ids[i]}: its noise is the same from slot to slot"
-            for i in np.flatnonzero(later > ALIKE + 0.2)
-        ),
-    ]
+    at = at & (np.abs(noise) < 4)
+    X, J = np.where(at, noise, 0.0), at.astype(float)
+    for i, j in np.argwhere(np.triu(_alike(X, X, J, J) > constants.AUDIT_ALIKE, 1)):
+        yield f"{ids[i]} and {ids[j]} have the same noise"
+    later = np.diag(_alike(X[:, 1:], X[:, :-1], J[:, 1:], J[:, :-1]))
+    for i in np.flatnonzero(later > constants.AUDIT_ALIKE_LATER):
+        yield f"{ids[i]}: its noise is the same from slot to slot"
 
 
-def _correlations(X: Array, Y: Array, J: Array, K: Array) -> Array:
+def _alike(X: Array, Y: Array, J: Array, K: Array) -> Array:
+    """Correlations of rows (M, M), 0 where fewer than 100 entries are known in both."""
     power = np.sqrt(np.maximum((X**2) @ K.T, 1e-12) * np.maximum(J @ (Y**2).T, 1e-12))
     return np.where(J @ K.T >= 100, np.abs(X @ Y.T) / power, 0.0)

@@ -1,19 +1,13 @@
 """What an adversary holds after a run, and apart from it the truth that the owners keep.
 
 What the coordinator saw is made from what it received, and from nothing else: its program is run
-again on the recorded answers. Attacks are scored against two parts of the truth:
-
-*Residual*: a clean reading minus its best prediction from all **other** sensors' clean readings, at
-all slots: the exact smoother with the public model, without the sensor, and the sensor's loadings
-refitted to it. Slow deviations of a sensor are part of it.
-
-*Surprise*: the residual minus its best prediction from the sensor's own other residuals, before and
-after. It is what only this one reading tells, and what 1 / (1 + beta^2) is about.
+again on the recorded answers. Attacks are scored against two parts of the truth: the *residual*, a
+clean reading minus its best prediction from all other sensors' clean readings, and the *surprise*,
+the residual minus its best prediction from the sensor's own other residuals, before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from flfl import constants
 from flfl.estimators.flfl import FLFL
 from flfl.estimators.owners import Sites
 from flfl.estimators.saved_model import Remembered
@@ -41,18 +36,12 @@ from flfl.protocol.traffic import Traffic
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-MEMORIES = (0.5, 0.7, 0.85, 0.93, 0.97, 0.99, 0.995)
-"""Memories of the states whose sum a residual is taken to be."""
 _LAGS = 72
-_WHITE = 0.02
-"""Least share of a residual that has no memory."""
 
 
 class Refit(NamedTuple):
-    """One round: the public state that the sites were asked about, and the loadings they answered.
-
-    ``P`` (M, k) and ``r`` (M,); rows of sites that did not answer are NaN.
-    """
+    """One round: the public state that the sites were asked about, and the loadings P (M, k) and r
+    (M,) that they answered, NaN for sites that did not."""
 
     network: Network
     P: Array
@@ -61,23 +50,15 @@ class Refit(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A run that is attacked. Rows are sensors, in the network's order.
+    """A run that is attacked. Rows are sensors, in the network's order."""
 
-    Attributes
-    ----------
-    network, refits, secure
-        What the coordinator saw: the public state at the end, every round's loadings over all runs,
-        and whether the sites' parts of the sums were hidden.
-    ids, raw, clean, stored
-        What the owners kept: names; readings in their own units, NaN where there is none, and in
-        the network's units, 0 where there is none; copies on the transformed scale, or NaN.
-    offset
-        Centre and season of each sensor's copies, on the transformed scale (M, N).
-    """
-
+    # What the coordinator saw: the public state at the end, every round's loadings over all runs,
+    # and whether the sites' parts of the sums were hidden.
     network: Network
     refits: tuple[Refit, ...]
     secure: bool
+    # What the owners kept, (M, N): readings in their own units, NaN where there is none, and in the
+    # network's, 0 where there is none; copies on the transformed scale, or NaN, and their offset.
     ids: tuple[str, ...]
     raw: Array
     clean: Array
@@ -149,32 +130,27 @@ def watch(
         )
         if not heard:
             break
-        network, more = replay(model.network_, heard, network)
-        refits += more
+        # The coordinator's program again, on what it received.
+        again = Coordination(model.network_.plan, model.network_.positions, Traffic(), network)
+        program = again.program()
+        next(program)
+        for ask, replies in heard:
+            if ask.kind in ("begin", "refit") and again.network is not None:
+                refits.append(_refit(again.network, replies))
+            with suppress(StopIteration):
+                program.send(replies)
+        network = again.network
     if network is None or model.remembered_ is None or not network.numbers.any():
         return model, None
     kept = truth_of(network, model.remembered_, readings)
     return model, Case(network, tuple(refits), model.secure_, *kept, seed=model.random_state)
 
 
-def replay(
-    run: Network, heard: Sequence[tuple[Ask, Replies]], earlier: Network | None
-) -> tuple[Network, list[Refit]]:
-    """The public state after a run and its refits, from the plan and what the coordinator got."""
-    again = Coordination(run.plan, run.positions, Traffic(), earlier)
-    program, refits = again.program(), []
-    next(program)
-    for ask, replies in heard:
-        net = again.network
-        if ask.kind in ("begin", "refit") and net is not None:
-            P, r = np.full_like(net.P, np.nan), np.full_like(net.r, np.nan)
-            for name, body in replies.by_site.items():
-                P[net.rows(name)], r[net.rows(name)] = body["P"], body["r"]
-            refits.append(Refit(net, P, r))
-        with suppress(StopIteration):
-            program.send(replies)
-    assert again.network is not None
-    return again.network, refits
+def _refit(net: Network, replies: Replies) -> Refit:
+    P, r = np.full_like(net.P, np.nan), np.full_like(net.r, np.nan)
+    for name, body in replies.by_site.items():
+        P[net.rows(name)], r[net.rows(name)] = body["P"], body["r"]
+    return Refit(net, P, r)
 
 
 def truth_of(
@@ -236,11 +212,13 @@ def law_of(e: Array, known: Mask) -> Law:
     pairs = np.array([J[: N - lag] @ J[lag:] for lag in lags])
     cov = np.array([e[: N - lag] @ e[lag:] for lag in lags]) / np.maximum(pairs, 1.0)
     trust = np.sqrt(pairs / max(pairs[0], 1.0))
-    powers = np.column_stack([lags == 0, *(a**lags for a in MEMORIES)]).astype(float)
+    powers = np.column_stack([lags == 0, *(a**lags for a in constants.AUDIT_MEMORIES)]).astype(
+        float
+    )
     weights, _ = nnls(powers * trust[:, None], cov * trust)
     kept = weights[1:] > 1e-3 * max(cov[0], 1e-300)
-    white = max(float(weights[0]), _WHITE * float(cov[0]), 1e-12)
-    return Law(np.array(MEMORIES)[kept], weights[1:][kept], white)
+    white = max(float(weights[0]), constants.AUDIT_WHITE * float(cov[0]), 1e-12)
+    return Law(np.array(constants.AUDIT_MEMORIES)[kept], weights[1:][kept], white)
 
 
 def read_series(x: Array, sigma2: Array, seen: Mask, law: Law) -> Array:
@@ -283,29 +261,24 @@ class Residuals(NamedTuple):
 
 def residuals_of(case: Case) -> Residuals:
     """The truth to score against."""
-    predicted = others_predict(case.network, case.clean, case.known.astype(float))
-    e = np.where(case.known, case.clean - predicted, 0.0)
-    laws = tuple(law_of(row, known) for row, known in zip(e, case.known, strict=True))
-    own = [without_itself(e[i], case.known[i], law) for i, law in enumerate(laws)]
-    surprise = np.where(case.known, e - np.array([x for x, _ in own]), 0.0)
-    return Residuals(predicted, e, surprise, np.array([v for _, v in own]), laws)
-
-
-def others_predict(net: Network, Y: Array, J: Array) -> Array:
-    """Each sensor's readings as all other sensors' clean readings predict them (M, N)."""
+    net, Y, J = case.network, case.clean, case.known.astype(float)
     P, r = net.P, net.r
     (M, N), k = Y.shape, P.shape[1]
     own = P[:, :, None] * P[:, None, :] / r[:, None, None]
     information = (J.T @ own.reshape(M, -1)).reshape(N, k, k)
     vector = (J * Y / r[:, None]).T @ P
-    out = np.zeros((M, N))
+    predicted = np.zeros((M, N))
     for i in range(M):
+        # The smoother without the sensor, and its loadings refitted to that.
         without = information - J[i, :, None, None] * own[i]
         rest = vector - (J[i] * Y[i] / r[i])[:, None] * P[i]
         m = np.column_stack([smooth(without, rest, net.dynamics).mean, np.ones(N)])
         H = m.T @ (J[i, :, None] * m) + r[i] * np.eye(k + 1)
-        out[i] = m @ np.linalg.solve(H, m.T @ (J[i] * Y[i]))
-    return out
+        predicted[i] = m @ np.linalg.solve(H, m.T @ (J[i] * Y[i]))
+    e = np.where(case.known, Y - predicted, 0.0)
+    laws = tuple(law_of(row, known) for row, known in zip(e, case.known, strict=True))
+    own_part, doubt = np.array(list(map(without_itself, e, case.known, laws))).swapaxes(0, 1)
+    return Residuals(predicted, e, np.where(case.known, e - own_part, 0.0), doubt, laws)
 
 
 def truth_path(path: str | Path) -> Path:

@@ -31,24 +31,15 @@ class Guess:
 
 @dataclass(frozen=True)
 class Channel:
-    """Numbers that were received, and the public model.
+    """Numbers that were received, and the public model."""
 
-    Attributes
-    ----------
-    z : (N, K) the numbers, of which the first ``numbers`` (N,) were sent
-    B : (M, K) how a sensor's copy enters each number
-    known, sigma2 : (M, N) where copies are in it, and the variance of their added error
-    P, r : (M, k), (M,) loadings and variance of the residuals e
-    dynamics : of the factors
-    """
-
-    z: Array
-    numbers: np.ndarray
-    B: Array
-    known: Mask
-    sigma2: Array
-    P: Array
-    r: Array
+    z: Array  # (N, K) the numbers
+    numbers: np.ndarray  # (N,) how many of them were sent, the first ones
+    B: Array  # (M, K) how a sensor's copy enters each number
+    known: Mask  # (M, N) where copies are in it
+    sigma2: Array  # (M, N) variance of their added error
+    P: Array  # (M, k) loadings
+    r: Array  # (M,) variance of the residuals e
     dynamics: Dynamics
 
     @property
@@ -73,10 +64,8 @@ class Channel:
 
 
 def received(case: Case, copies: bool) -> Channel:
-    """The copies, or what the coordinator received: sums over all sites.
-
-    Without secure sums it received each site's part, which counts as the site's copies.
-    """
+    """The copies, or the sums that the coordinator received; without secure sums, each site's part
+    of them counts as its copies."""
     net = case.network
     model = (net.known, net.sigma2, net.P, net.r, net.dynamics)
     if copies or not case.secure:
@@ -95,12 +84,9 @@ def _chunks(heard: Channel, L: Array, noise: Array) -> Iterator[tuple[slice, Arr
 
 
 def states(heard: Channel, L: Array, noise: Array, dynamics: Dynamics) -> Array:
-    """Posterior mean of states x_t (N, d) where copies are ``L x + noise``.
+    """Posterior mean of states x_t (N, d) where copies are ``L x + noise``, L (M, d).
 
-    Parameters
-    ----------
-    L : (M, d)
-    noise : (M, N) variance of what the states leave open of each copy, 0 where there is none
+    ``noise`` (M, N) is the variance of what they leave open of each copy, 0 where there is none.
     """
     (N, _), d = heard.z.shape, L.shape[1]
     information, vector = np.empty((N, d, d)), np.empty((N, d))

@@ -1,51 +1,47 @@
 """Residuals from the numbers of each slot, by Gaussian and heavy-tailed inference.
 
 Adversary: the coordinator, who has the public model (loadings, residual variances, dynamics, gaps,
-added errors) and the release. Three ways:
-
-* slot by slot: factors by the exact smoother, then ``E[e_it | z_t]``;
-* with memory: residuals are autoregressions with the memory and variance that they really have,
-  and all of them are smoothed together with the factors;
-* heavy-tailed: residuals are Student-t, by reweighting.
+added errors) and the release. Slot by slot it takes factors by the exact smoother, then
+``E[e_it | z_t]``; with memory, residuals are autoregressions with the memory and variance that they
+really have, smoothed together with the factors; heavy-tailed, residuals are Student-t.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from flfl import constants
 from flfl.audit.attacks import Channel, Guess, left_over, received, states
 from flfl.audit.view import Array, Case
 from flfl.model.state_space import Dynamics
 
-FREEDOM = 3.0
-"""Degrees of freedom of the heavy-tailed residuals."""
-STEPS = 8
 _OVERLAP = 24
 _CELLS, _WORK = 4_000_000, 6_000_000_000
 """What the joint smoother may take: numbers in memory, and states cubed times slots."""
 
 
-def by_slot(case: Case, copies: bool) -> Guess:
-    """Each slot for itself, given the factors."""
-    heard = received(case, copies)
-    q = heard.factors()
-    score, _ = left_over(heard, heard.P, heard.noise, q)
-    return Guess(heard.r[:, None] * score, heard.P @ q.T)
+def by_slot(case: Case, copies: bool, steps: int = 1) -> Guess:
+    """Each slot for itself, given the factors.
 
-
-def heavy_tailed(case: Case, copies: bool) -> Guess:
-    """Student-t residuals: ``var e_it = s_i^2 (f + E e_it^2 / s_i^2) / (f + 1)``, repeated."""
-    heard = received(case, copies)
-    scale = heard.r[:, None] * (FREEDOM - 2) / FREEDOM
+    With more steps residuals are Student-t with f degrees of freedom, by reweighting:
+    ``var e_it = s_i^2 (f + E e_it^2 / s_i^2) / (f + 1)``.
+    """
+    heard, freedom = received(case, copies), constants.AUDIT_FREEDOM
+    scale = heard.r[:, None] * (freedom - 2) / freedom
     variance = np.broadcast_to(heard.r[:, None], heard.known.shape)
-    for _ in range(STEPS):
+    for _ in range(steps):
         noise = np.where(heard.known, variance + heard.sigma2, 0.0)
         q = states(heard, heard.P, noise, heard.dynamics)
         score, gain = left_over(heard, heard.P, noise, q)
         e = variance * score
         square = e**2 + np.maximum(variance - variance**2 * gain, 0.0)
-        variance = scale * (FREEDOM + square / scale) / (FREEDOM + 1)
+        variance = scale * (freedom + square / scale) / (freedom + 1)
     return Guess(e, heard.P @ q.T)
+
+
+heavy_tailed = partial(by_slot, steps=8)
 
 
 def with_memory(case: Case, copies: bool) -> Guess:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
+from flfl import constants
 from flfl.audit.attacks import Guess, received
 from flfl.audit.attacks.gaussian import by_slot
 from flfl.audit.view import Array, Case
 
 LAGS = 4
 COMPONENTS = 12
-_RIDGES = (1.0, 10.0, 100.0, 1000.0, 10000.0)
 _FEWEST = 40
 
 
@@ -33,19 +33,13 @@ def run(case: Case, copies: bool) -> Guess:
         if len(at) >= _FEWEST:
             first = rng.random(len(at)) < 0.5
             for learn, test in ((at[first], at[~first]), (at[~first], at[first])):
-                value[i, test] = RidgeCV(_RIDGES).fit(X[learn], e[learn]).predict(X[test])
+                value[i, test] = (
+                    RidgeCV(constants.AUDIT_RIDGES).fit(X[learn], e[learn]).predict(X[test])
+                )
     return Guess(value, solved.base)
 
 
 def lagged(X: Array) -> Array:
-    """Columns at the slot and at four slots to either side, zero beyond the ends.
-
-    Examples
-    --------
-    >>> lagged(np.arange(1.0, 4.0)[:, None])[:, 3:6]
-    array([[0., 1., 2.],
-           [1., 2., 3.],
-           [2., 3., 0.]])
-    """
+    """Columns at the slot and at four slots to either side, zero beyond the ends."""
     padded = np.pad(X, ((LAGS, LAGS), (0, 0)))
     return np.hstack([padded[start : start + len(X)] for start in range(2 * LAGS + 1)])

@@ -1,11 +1,10 @@
 """Every training reading from the paper's plain uploads, by algebra.
 
 Adversary: the coordinator of ``flfl-paper`` with the schedule ``prompt`` and the rule ``paper``,
-honest but curious. It sends Q and the step, and gets each sensor's own gradient in the clear. It
-knows the published weights (``lambda, z1, z2``), a few consecutive rounds, and the start that it
-sends itself (all ``p_i`` near ``scale * 1``, which fixes the sign); no coordinates, no graph, no
-reading. It does not get each sensor's mean and scale, which are never sent, and the readings held
-out for the early stop, which enter no gradient.
+honest but curious. It gets each sensor's own gradient in the clear, and knows the published weights
+(``lambda, z1, z2``), a few consecutive rounds, and the start that it sends itself (all ``p_i`` near
+``scale * 1``, which fixes the sign). It does not get each sensor's mean and scale, which are never
+sent, and the readings held out for the early stop, which enter no gradient.
 
 An uploaded row is ``G_j = -2 c_j p + 2 lambda q_j``, so ``-(G - 2 lambda Q)/2 = c p^T`` has rank
 one: ``p = s u`` and ``c = v / s`` with one unknown scale. The sensor's own step
@@ -80,19 +79,7 @@ def scale_of(u: Array, u_next: Array, shrink: float, push: Array) -> float:
 
 
 def solve_readings(known: Array, terms: Array) -> Array:
-    """``y`` (n,) from ``y_j = known_rj + w . terms_rj`` for every round r, w unknown.
-
-    Parameters
-    ----------
-    known : (R, n)
-    terms : (R, n, C)
-
-    Examples
-    --------
-    >>> terms = np.array([[[1.0], [2.0]], [[3.0], [1.0]]])
-    >>> solve_readings(5.0 - 2.0 * terms[:, :, 0], terms).round(6).tolist()
-    [5.0, 5.0]
-    """
+    """``y`` (n,) from ``y_j = known_rj + w . terms_rj`` (R, n) and (R, n, C), w unknown."""
     A = (terms - terms.mean(axis=0)).reshape(-1, terms.shape[2])
     w = np.linalg.lstsq(A, (known.mean(axis=0) - known).ravel(), rcond=1e-12)[0]
     return np.asarray((known + terms @ w).mean(axis=0))

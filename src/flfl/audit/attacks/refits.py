@@ -19,7 +19,7 @@ from flfl.protocol.network import posterior
 
 MOST = 40
 """Refits that are used at the most, the last ones."""
-Equations = Callable[[int], tuple[Array, Array, Array]]
+Equations = Callable[[int], tuple[Array, Array]]
 
 
 def run(case: Case, copies: bool) -> Guess:
@@ -35,16 +35,19 @@ def run(case: Case, copies: bool) -> Guess:
     for i in np.flatnonzero(heard.known.any(axis=1)).tolist():
         rows = [of(i) for P, of in refits if len(P) > i and np.isfinite(P[i]).all()]
         if rows:
-            E, b, error = (np.concatenate(part) for part in zip(*rows, strict=True))
-            mean[i] = _given(mean[i], variance[i], E, b, error)
+            # The mean of independent numbers after equations E x = b of unit error.
+            E, b = (np.concatenate(part) for part in zip(*rows, strict=True))
+            spread = E * variance[i]
+            gram = spread @ E.T + np.eye(len(b))
+            mean[i] += spread.T @ np.linalg.solve(gram, b - E @ mean[i])
     share = np.divide(heard.r[:, None], noise, out=np.zeros_like(noise), where=noise > 0)
     return Guess(share * (mean - curves), curves)
 
 
 def _equations(case: Case, refit: Refit) -> Equations:
-    """What one refit says of each sensor's copies, in the final units.
+    """What one refit says of a sensor's copies, in the final units.
 
-    Rows (k, N), right-hand sides (k,) and the size of their errors (k,), by sensor.
+    Rows (k, N) and right-hand sides (k,), in units of their errors.
     """
     net, now = refit.network, case.network
     post, _ = posterior(net)
@@ -59,17 +62,10 @@ def _equations(case: Case, refit: Refit) -> Equations:
     # Centres and seasons have changed since; the changes are published.
     shift = (case.offset[: len(J)] - offsets_of(net, case.stored, now)) / now.scale
 
-    def of(i: int) -> tuple[Array, Array, Array]:
+    def of(i: int) -> tuple[Array, Array]:
         rows = np.zeros((k, now.n_slots))
         rows[:, :L] = (W[i, :, None] * mean).T
-        return rows, H[i] @ refit.P[i] - rows @ shift[i], np.sqrt(H[i] ** 2 @ grid[i] ** 2 / 12)
+        error = np.sqrt(H[i] ** 2 @ grid[i] ** 2 / 12)
+        return rows / error[:, None], (H[i] @ refit.P[i] - rows @ shift[i]) / error
 
     return of
-
-
-def _given(mean: Array, variance: Array, E: Array, b: Array, error: Array) -> Array:
-    """Mean of independent numbers (N,) after equations ``E x = b`` with errors of some size."""
-    scaled = E / error[:, None]
-    spread = scaled * variance
-    gram = spread @ scaled.T + np.eye(len(b))
-    return mean + spread.T @ np.linalg.solve(gram, b / error - scaled @ mean)
