@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -107,18 +107,6 @@ def limits(value: Any) -> tuple[float, float]:
     return found
 
 
-def added_error(value: Any) -> float | str:
-    """A number for a multiple, the text as it is where it names a unit.
-
-    Examples
-    --------
-    >>> [added_error(given) for given in ("0.5", 2, "2 ug/m3")]
-    [0.5, 2.0, '2 ug/m3']
-    """
-    found = AddedError.parse(str(value))
-    return found.multiple if found.units is None else str(value)
-
-
 def complete_method(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -167,8 +155,9 @@ def _setting(name: str) -> Decorator:
         return option(flag, help_text, click.Choice(words))
 
     def read(value: Any) -> Any:
-        given = added_error(value) if name == "added_error" else value
-        return getattr(MethodSettings.check({name: given}), name)
+        if name == "added_error" and (found := AddedError.parse(str(value))).units is None:
+            value = found.multiple
+        return getattr(MethodSettings.check({name: value}), name)
 
     return option(flag, help_text, checked("number [unit]" if str in kinds else "number", read))
 
@@ -268,77 +257,69 @@ def read_config(path: Path) -> dict[str, Any]:
     Keys above the first table (or in ``[defaults]``) hold for every verb that has such an option,
     those in a verb's own table for that verb.
     """
-    content = read_toml(path)
-    verbs = click.Group(commands={name: load_verb(name) for name in SUMMARIES})
+    content, known = read_toml(path), set[str]()
     top = [name for name, value in content.items() if not isinstance(value, dict)]
     everywhere = content.pop("defaults", {}) | {name: content.pop(name) for name in top}
-    known = {key for command in _leaves(verbs) for key in _keys(command)}
-    for name in everywhere:
-        if name.replace("_", "-") not in known:
-            raise _unknown(name, known, str(path))
-    return _defaults(verbs, content, everywhere, str(path))
-
-
-def _leaves(group: click.Group) -> Iterator[click.Command]:
-    for command in group.commands.values():
-        yield from _leaves(command) if isinstance(command, click.Group) else (command,)
-
-
-def _keys(command: click.Command) -> dict[str, click.Option]:
-    """Options by their long names without dashes in front."""
-    options = [option for option in command.params if isinstance(option, click.Option)]
-    return {name[2:]: one for one in options for name in one.opts if name.startswith("--")}
-
-
-def _unknown(name: str, known: Iterable[str], where: str) -> InputError:
-    return InputError(f"{name!r} is not known here", where=where, remedy=nearest(name, known))
-
-
-def _defaults(
-    command: click.Command, table: dict[str, Any], everywhere: dict[str, Any], where: str
-) -> dict[str, Any]:
-    """The table of a verb, or those of a group of verbs, checked."""
-    if isinstance(command, click.Group):
-        for name, value in table.items():
-            if name not in command.commands:
-                raise _unknown(name, command.commands, where)
-            if not isinstance(value, dict):
-                raise InputError(f"{name!r} is a verb", where=where, remedy="Make it a table")
-        return {
-            name: _defaults(verb, table.get(name, {}), everywhere, f"{where}, [{name}]")
-            for name, verb in command.commands.items()
-        }
-    options, found = _keys(command), {}
-    for name, value in (everywhere | table).items():
-        if one := options.get(name.replace("_", "-")):
-            place = where if name in table else where.partition(", [")[0]
-            found[str(one.name)] = _value(one, value, f"{place}, {name}")
-        elif name in table:
-            raise _unknown(name, options, where)
+    verbs = click.Group(commands={name: load_verb(name) for name in SUMMARIES})
+    found = _defaults(verbs, content, everywhere, str(path), known)
+    _refuse_others(everywhere, known, str(path))
     return found
 
 
-_TOML: dict[type[click.ParamType], tuple[type | tuple[type, ...], str]] = {
-    click.types.BoolParamType: (bool, "true or false"),
-    click.types.IntParamType: (int, "a whole number"),
-    click.types.FloatParamType: ((int, float), "a number"),
-    click.types.StringParamType: (str, "a text in quotes"),
-    click.types.Choice: (str, "a text in quotes"),
-    click.types.Path: (str, "a text in quotes"),
-    click.ParamType: (object, "a value for this option"),
-}
-"""What TOML must give for each type of an option."""
+def _refuse_others(given: Iterable[str], known: Collection[str], where: str) -> None:
+    for name in given:
+        if name.replace("_", "-") not in known:
+            raise InputError(
+                f"{name!r} is not known here", where=where, remedy=nearest(name, known)
+            )
+
+
+def _defaults(
+    command: click.Command, table: Any, everywhere: dict[str, Any], where: str, known: set[str]
+) -> dict[str, Any]:
+    """The table of a verb, or those of a group of verbs, checked; adds the options to ``known``."""
+    if not isinstance(table, dict):
+        raise InputError("this is a verb, not an option", where=where, remedy="Make it a table")
+    if isinstance(command, click.Group):
+        _refuse_others(table, command.commands, where)
+        return {
+            name: _defaults(verb, table.get(name, {}), everywhere, f"{where}, [{name}]", known)
+            for name, verb in command.commands.items()
+        }
+    options = {
+        name[2:]: one
+        for one in command.params
+        for name in one.opts
+        if isinstance(one, click.Option) and name.startswith("--")
+    }
+    known.update(options)
+    _refuse_others(table, options, where)
+    found = {}
+    for name, value in (everywhere | table).items():
+        one = options.get(name.replace("_", "-"))
+        if one is not None:
+            place = where if name in table else where.partition(", [")[0]
+            found[str(one.name)] = _value(one, value, f"{place}, {name}")
+    return found
+
+
+_TOML: dict[str, Any] = {
+    "integer": int, "float": (int, float), "boolean": bool, "text": str, "choice": str, "path": str
+}  # fmt: skip
+"""What TOML must give for click's own types."""
 
 
 def _value(option: click.Option, value: Any, where: str) -> Any:
     """The value, where it is one that the option takes."""
-    kind, words = next(found for base, found in _TOML.items() if isinstance(option.type, base))
-    many = value if option.multiple and isinstance(value, list) else [value]
-    if not all(isinstance(one, kind) and isinstance(one, bool) == option.is_flag for one in many):
-        raise InputError(f"{value!r} is not {words}", where=where)
-    value = many if option.multiple else value
+    several = value if option.multiple and isinstance(value, list) else [value]
+    word = option.type.name.split()[0]
+    for one in several:
+        if not isinstance(one, _TOML.get(word, object)) or isinstance(one, bool) != option.is_flag:
+            raise InputError(f"{one!r} is not of the type {word}", where=where)
     try:
-        option.type_cast_value(click.Context(click.Command("check")), value)
+        option.type_cast_value(
+            click.Context(click.Command("check")), several if option.multiple else value
+        )
     except click.BadParameter as error:
         raise InputError(error.message, where=where) from None
-    return value
+    return several if option.multiple else value

@@ -107,12 +107,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_before(outputs: Outputs, **files: Any) -> None:
-    """Refuse what cannot be written, before minutes of work. No file that is read is overwritten.
-
-    Parameters
-    ----------
-    files : what :data:`~flfl.cli.options.table_options` gave
-    """
+    """Refuse what cannot be written, before minutes of work: above all the ``files`` to read."""
     read = [files.get(name) for name in ("readings", "sensors_path", "sites")]
     inputs = [Path(path) for path in read if path not in (None, EACH)]
     check_outputs(outputs.get("out"), outputs.get("flags"), inputs=inputs)

@@ -8,17 +8,8 @@ from typing import Any
 
 import click
 
-from flfl.cli import options
+from flfl.cli import options, output
 from flfl.cli.options import PATH, option
-from flfl.cli.output import (
-    Outputs,
-    check_before,
-    named,
-    print_json,
-    print_recovery,
-    progress,
-    write_recovery,
-)
 from flfl.estimators.owners import partition
 from flfl.estimators.saved_model import load_model
 from flfl.io.inspection import inspect_table
@@ -103,9 +94,9 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
     rules = ("method", "seed", "max_gap", "min_readings", "bounds")
     settings = options.take_settings(given)
     settings |= {name: value for name in rules if (value := given.pop(name)) is not None}
-    check_before(outputs | kept, **given)
+    output.check_before(outputs | kept, **given)
     earlier = None if warm_start is None else load_model(warm_start)
-    with progress() as tell:
+    with output.progress() as tell:
         tell(f"reading {given['readings']}")
         table, sensors = options.read_tables(**given)
         if dry_run:
@@ -120,12 +111,16 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
             **settings,
         )
         tell("writing")
-        write_recovery(outputs | kept, result, table, sensors, settings)
-    print_recovery(result, outputs, as_json)
+        output.write_recovery(outputs | kept, result, table, sensors, settings)
+    output.print_recovery(result, outputs, as_json)
 
 
 def _print_plan(
-    table: Table, sensors: Sensors, settings: Mapping[str, Any], outputs: Outputs, as_json: bool
+    table: Table,
+    sensors: Sensors,
+    settings: Mapping[str, Any],
+    outputs: output.Outputs,
+    as_json: bool,
 ) -> None:
     """What was understood of a file, and what would be done with it."""
     rules = Rules(settings.get("max_gap"), settings["min_readings"], settings.get("bounds"))
@@ -144,7 +139,7 @@ def _print_plan(
             "plan_notes": notes,
             "dry_run": True,
         }
-        print_json(found.as_dict() | plan | named(outputs))
+        output.print_json(found.as_dict() | plan | output.named(outputs))
         return
     for sentence in (*found.sentences(), *sensors.notes, *notes):
         click.echo(sentence)
@@ -154,6 +149,6 @@ def _print_plan(
         f" {count(found.sensors, 'sensor')} at {count(sites, 'site')} and refuse {refused}"
         + (f" ({why})." if why else ".")
     )
-    if paths := [path for path in named(outputs).values() if path is not None]:
+    if paths := [path for path in output.named(outputs).values() if path is not None]:
         click.echo(f"It would write {', '.join(paths)}.")
     click.echo("Dry run: nothing was written.")
