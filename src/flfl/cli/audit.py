@@ -31,12 +31,11 @@ by the public model without any attack.
 @option(
     "--disclosure",
     "sums: the default method. plain: the paper's uploads (flfl-paper).",
-    click.Choice(["sums", "plain"]),
-    "sums",
+    ["sums", "plain"],
 )
 @options.method_options
 @option("--rate", "Keep only this share of the readings first.", options.SHARE)
-@option("--pattern", "How --rate hides readings.", click.Choice(list(PATTERNS)), "random")
+@option("--pattern", "How --rate hides readings.", list(PATTERNS))
 @option(
     "--nights",
     "Run a second time with the last slots in so many stretches, one a night; 0: do not.",

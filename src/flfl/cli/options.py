@@ -36,7 +36,9 @@ def together(*options: Decorator) -> Decorator:
 def option(
     name: str, help_text: str, kind: Any = None, default: Any = None, **more: Any
 ) -> Decorator:
-    """A click option; its help shows the default."""
+    """A click option; its help shows the default. Of a list of words the first is the default."""
+    if isinstance(kind, list):
+        kind, default = click.Choice(kind), kind[0]
     shown = {"default": default, "show_default": True} if default is not None else {}
     return click.option(name, help=help_text, type=kind, **shown, **more)
 
@@ -171,12 +173,6 @@ def take_settings(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _words(name: str, words: str, help_text: str) -> Decorator:
-    """An option with a few words, of which the first is the default."""
-    choice = click.Choice(words.split())
-    return option(name, help_text, choice, choice.choices[0])
-
-
 _reading = together(
     click.option(
         "--sensors",
@@ -190,8 +186,10 @@ _reading = together(
         " sensor its own owner). Default: the column site, owner or agency; without it the regions"
         " found from the coordinates.",
     ),
-    _words(
-        "--layout", "auto wide long", "Wide: a column for each sensor. Long: time, sensor, value."
+    option(
+        "--layout",
+        "Wide: a column for each sensor. Long: time, sensor, value.",
+        ["auto", "wide", "long"],
     ),
     option("--time-column", "Name of the time column."),
     option("--sensor-column", "Name of the sensor column (long layout)."),
@@ -204,19 +202,21 @@ _reading = together(
         help="A number or a word that means 'missing'; may be repeated. Default: -999, -9999;"
         " numbers replace these, words come on top.",
     ),
-    _words("--duplicates", "refuse mean first", "What to do with a time that occurs twice."),
+    option(
+        "--duplicates", "What to do with a time that occurs twice.", ["refuse", "mean", "first"]
+    ),
     option(
         "--parameter",
         "Which quantity, when the file holds several: a word of its column parameter, or a NetCDF"
         " variable.",
     ),
-    _words(
+    option(
         "--date-order",
-        "auto day-first month-first",
         "How to read 01/02/2024. auto: as another date of the file tells.",
+        ["auto", "day-first", "month-first"],
     ),
     option("--time-zone", "Zone of times without offset, for example Europe/Berlin."),
-    _words("--decimal", "auto point comma", "The decimal mark. auto: as the cells tell."),
+    option("--decimal", "The decimal mark. auto: as the cells tell.", ["auto", "point", "comma"]),
     click.option("--complete-grid", is_flag=True, help="Insert the rows that the time grid lacks."),
 )
 table_options = together(click.argument("readings", type=PATH), _reading)

@@ -15,6 +15,7 @@ from flfl.estimators.saved_model import load_model
 from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
+from flfl.methods import find
 from flfl.recovery import Rules
 from flfl.recovery import recover as recover_table
 from flfl.report.content import count
@@ -53,8 +54,7 @@ from flfl.report.content import count
 @option(
     "--method",
     "See `flfl methods`.",
-    options.METHOD,
-    "flfl",
+    default="flfl",
     shell_complete=options.complete_method,
 )
 @options.method_options
@@ -127,7 +127,7 @@ def _print_plan(
     refusals, notes = rules.refusals(table), rules.notes(table)
     found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())
-    filled, method = found.missing - refused, settings["method"]
+    filled, method = found.missing - refused, find(settings["method"]).name
     if as_json:
         plan = {
             "method": method,
