@@ -199,7 +199,7 @@ class TestJournal:
         log = killed.with_name("journal-wal")
         data, before = log.read_bytes(), killed.read_bytes()
         found = set()
-        for end in range(len(data), 0, -101):
+        for end in range(len(data), 0, -397):
             killed.write_bytes(before)
             log.write_bytes(data[:end])
             journal = Journal(killed)

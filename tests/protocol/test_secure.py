@@ -229,7 +229,7 @@ class TestEstimator:
         model = FLFL(effort="quick", **settings)
         return model.fit(table.values, sensors=sensors, sites=sites)
 
-    def test_same_bits_with_and_without(self, network):
+    def test_same_bits_with_and_without_and_traffic_tells_what_security_adds(self, network):
         hidden, plain = self.fit(network), self.fit(network, secure=False)
         assert hidden.secure_
         assert not plain.secure_
@@ -238,9 +238,6 @@ class TestEstimator:
         assert hidden.settings_ == plain.settings_
         assert any("secure sums are off" in note for note in plain.traffic_.notes)
         assert not any("secure" in note or "hidden" in note for note in hidden.traffic_.notes)
-
-    def test_the_ledger_tells_what_security_adds(self, network):
-        hidden, plain = self.fit(network), self.fit(network, secure=False)
         for mine, theirs in (
             (hidden.traffic_.up, plain.traffic_.up),
             (hidden.traffic_.down, plain.traffic_.down),
