@@ -75,7 +75,7 @@ def to_numbers(
         f"Correct the cell{commas}, or leave it empty if the reading is missing; name a word that "
         f"always means so with missing_words{hint}",
         row,
-        column,
+        column=column,
     )
 
 
@@ -126,7 +126,8 @@ def decimal_mark(columns: Columns, which: Sequence[int], chosen: Decimal = "auto
         "comma for thousands, and no other cell tells which",
         "Choose decimal=comma if it is a decimal comma, or write the numbers without thousands "
         "marks",
-        *unsure,
+        unsure[0],
+        column=unsure[1],
     )
 
 
@@ -141,7 +142,7 @@ def clean(
     if len(infinite):
         sensor, row = infinite[0].tolist()
         remedy = "Leave the cell empty if the reading is missing"
-        raise columns.error("the reading is infinite", remedy, row, which[sensor])
+        raise columns.error("the reading is infinite", remedy, row, column=which[sensor])
     notes = []
     for sentinel in sentinels:
         found = values == sentinel

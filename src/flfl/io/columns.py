@@ -38,25 +38,11 @@ PLAIN = Dialect()
 class Columns:
     """Named columns of a file or a DataFrame.
 
-    Attributes
-    ----------
-    path : Path
-        Where they came from; for a DataFrame what it is called in messages.
-    names, arrays : tuple
-        The arrays hold texts (``string``) as the file has them, or typed values.
-    format : {"csv", "parquet", "netcdf"}
-    place : callable
-        Names a row the way a person looks for it: ``line 7``, ``row 6``.
-    time_first, wide_only : bool
-        The format itself says that the first column is the time, that the others are sensors.
-    dialect : Dialect
-        Of a text file.
-    form : object
-        What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
-    units, coordinates, kind
-        Of each column its unit, and of the sensors where they stand, where the format tells.
-    notes : tuple of str
-        What was understood, in plain sentences.
+    ``arrays`` hold texts (``string``) as the file has them, or typed values. ``place`` names a row
+    the way a person looks for it: ``line 7``. The format itself may say that the first column is
+    the time (``time_first``) and that all others are sensors (``wide_only``), the unit of each
+    column, and where the sensors stand. ``form`` is what it needs to write such a file again: a
+    Parquet schema, a NetCDF skeleton. ``notes`` say what was understood.
     """
 
     path: Path
@@ -92,23 +78,14 @@ class Columns:
             )
         return self.names.index(name)
 
-    def where(self, row: int | None = None, column: int | None = None) -> str:
-        """Name a place in the file."""
-        at = "" if row is None else f", {self.place(row)}"
-        named = column is not None and self.names[column]
-        return f"{self.path}{at}" + (f", column {named!r}" if named else "")
-
-    def error(
-        self, problem: str, remedy: str, row: int | None = None, column: int | None = None
-    ) -> InputError:
-        """The refusal of a place in the file, for the caller to raise."""
-        return InputError(problem, where=self.where(row, column), remedy=remedy)
-
-    def error_at(self, problem: str, remedy: str, rows: Sequence[int]) -> InputError:
-        """The refusal of several rows: ``lines 3 and 7``."""
-        words = [self.place(row).split() for row in rows]
-        at = f"{words[0][0]}s {' and '.join(word[1] for word in words)}"
-        return InputError(problem, where=f"{self.path}, {at}", remedy=remedy)
+    def error(self, problem: str, remedy: str, *rows: int, column: int | None = None) -> InputError:
+        """The refusal of a place in the file (``lines 3 and 7``), for the caller to raise."""
+        where, words = str(self.path), [self.place(row).split() for row in rows]
+        if words:
+            where += f", {words[0][0]}{'s' * (len(words) > 1)} {' and '.join(w[1] for w in words)}"
+        if column is not None and self.names[column]:
+            where += f", column {self.names[column]!r}"
+        return InputError(problem, where=where, remedy=remedy)
 
 
 def as_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -27,18 +27,10 @@ _FINEST = 4
 class Grid:
     """A time grid.
 
-    Attributes
-    ----------
-    positions : float array
-        Elapsed time of every slot in steps, the first is 0. An absent row leaves a jump.
-    step : Timedelta or float
-        One step. A month counts as one step (its mean length is given here).
-    regular : bool
-        Every slot sits on the grid.
-    months : int
-        The length of a step in months on a calendar grid, else 0.
-    on_wall : bool
-        The grid follows the clock on the wall, not UTC.
+    ``positions`` are the elapsed time of every slot in steps, the first is 0; an absent row leaves
+    a jump. A month counts as one ``step`` (its mean length is given), and ``months`` is the step in
+    months on a calendar grid, else 0. ``regular``: every slot sits on the grid. ``on_wall``: the
+    grid follows the clock on the wall, not UTC.
     """
 
     positions: NDArray[np.float64]
@@ -159,26 +151,18 @@ def _number_grid(numbers: NDArray[np.float64]) -> Grid:
 
 def complete_times(index: pd.Index, grid: Grid, where: str) -> pd.Index:
     """All times of a regular grid from the first slot to the last."""
-    remedy = "Leave complete_grid off, or "
+    problem = remedy = ""
     if not grid.regular:
-        raise InputError(
-            f"the times are irregular (typical step {grid.step}), so there is no grid to complete",
-            where=where,
-            remedy=remedy + "resample the readings first",
-        )
-    if grid.on_wall and grid.absent:
-        raise InputError(
-            "the grid follows local time across a change of the clocks, so absent rows cannot be "
-            "placed",
-            where=where,
-            remedy=remedy + "give the times in UTC",
-        )
-    if grid.absent > 100 * len(grid.positions) + 10**6:
-        raise InputError(
-            f"completing the grid would insert {grid.absent} rows",
-            where=where,
-            remedy=remedy + "look for a wrong time far from the others",
-        )
+        problem = f"the times are irregular (typical step {grid.step}), so there is no grid to "
+        problem, remedy = problem + "complete", "resample the readings first"
+    elif grid.on_wall and grid.absent:
+        problem = "the grid follows local time across a change of the clocks, so absent rows "
+        problem, remedy = problem + "cannot be placed", "give the times in UTC"
+    elif grid.absent > 100 * len(grid.positions) + 10**6:
+        problem = f"completing the grid would insert {grid.absent} rows"
+        remedy = "look for a wrong time far from the others"
+    if problem:
+        raise InputError(problem, where=where, remedy=f"Leave complete_grid off, or {remedy}")
     steps = np.arange(round(float(grid.positions[-1])) + 1)
     if not isinstance(grid.step, pd.Timedelta):
         numbers = index.to_numpy(dtype=np.float64)

@@ -124,10 +124,8 @@ def wide_table(columns: Columns, time_column: str | None, rules: Rules) -> Table
     time, notes = _wide_time(columns, time_column)
     sensors = [i for i in range(len(columns.names)) if i != time]
     if not sensors:
-        raise columns.error(
-            "there is a time column but no sensor column",
-            "Give one column a sensor, separated by comma, semicolon, tab or bar",
-        )
+        remedy = "Give one column a sensor, separated by comma, semicolon, tab or bar"
+        raise columns.error("there is a time column but no sensor column", remedy)
     ids = [columns.names[i] for i in sensors]
     if not all(ids):
         raise columns.error("column 1 has no name", "Name it in the header")
@@ -136,18 +134,15 @@ def wide_table(columns: Columns, time_column: str | None, rules: Rules) -> Table
     for row, i in enumerate(sensors):
         values[row] = to_numbers(columns, i, decimal, rules.missing_words, _LONG_HINT)
     notes = [*columns.notes, *clean(columns, sensors, values, rules.sentinels), *notes]
-    axis = _axis(columns, time, columns.arrays[time], rules)
-    slots, rows = len(axis.times.texts), len(axis.slot)
-    repeated = rows - len(np.unique(axis.slot))
-    if repeated and rules.duplicates == "refuse":
-        raise _duplicate_error(columns, axis.given, np.arange(rows), axis.slot)
-    if repeated:
-        notes.append(_duplicates_note(repeated, "row", rules))
+    rows = np.arange(values.shape[1])
+    axis = _axis(columns, time, columns.arrays[time], rows, rules)
+    slots = len(axis.times.texts)
+    notes += _repeats(columns, axis.given, rows, axis.slot, rules)
     texts = [columns.arrays[i] for i in sensors] if columns.format == "csv" else []
     sorted_ = bool((np.diff(axis.slot) >= 0).all())
     if not sorted_:
         notes.append("The rows were not in time order; they have been sorted.")
-    if slots != rows or not sorted_:
+    if slots != len(rows) or not sorted_:
         grid = np.empty((len(sensors), slots))
         for i in range(len(sensors)):
             given = texts[i] if texts else None
@@ -155,24 +150,9 @@ def wide_table(columns: Columns, time_column: str | None, rules: Rules) -> Table
             texts[i : i + 1] = [found] * bool(texts)
         values = grid
     units = tuple(columns.units[i] for i in sensors) if columns.units is not None else ()
-    source = Source(
-        path=columns.path,
-        format=columns.format,
-        layout="wide",
-        time_column=columns.names[time],
-        time_texts=tuple(axis.times.texts),
-        zone=axis.times.zone,
-        dialect=replace(columns.dialect, decimal=decimal),
-        texts=tuple(texts),
-        form=columns.form,
-    )
-    return replace(
-        _table(columns, axis, ids, values, notes, source, rules),
-        order=None if sorted_ or slots != rows else axis.slot,
-        units=units if any(units) else None,
-        coordinates=columns.coordinates,
-        coordinate_kind=columns.kind,
-    )
+    columns = replace(columns, units=units if any(units) else None)
+    table = _table(columns, time, axis, ids, values, texts, decimal, notes, rules)
+    return replace(table, order=None if sorted_ or slots != len(rows) else axis.slot)
 
 
 def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
@@ -184,10 +164,8 @@ def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
     if found is not None or columns.time_first or not first:
         return found or 0, []
     if columns.format == "parquet" and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise columns.error(
-            f"no column is known to hold the time, and the first, {first!r}, holds numbers",
-            "Name the time column with time_column",
-        )
+        problem = f"no column is known to hold the time, and the first, {first!r}, holds numbers"
+        raise columns.error(problem, "Name the time column with time_column")
     return 0, [f"No column has a usual name for the time; the first, {first!r}, was taken."]
 
 
@@ -203,7 +181,7 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
     # A copy: sentinels are taken out in place, and the column may be the file's own memory.
     numbers = np.array(to_numbers(columns, value, decimal, rules.missing_words))
     notes = clean(columns, [value], numbers[None, :], rules.sentinels)
-    axis = _axis(columns, time, words, rules, code)
+    axis = _axis(columns, time, words, code, rules)
     slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
     if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
         raise columns.error(
@@ -211,11 +189,7 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
             "Check that sensor_column and time_column name the right columns",
         )
     cell = sensor * slots + slot
-    repeated = len(cell) - int(np.count_nonzero(np.bincount(cell)))
-    if repeated and rules.duplicates == "refuse":
-        raise _duplicate_error(columns, axis.given, code, cell, [ids[i] for i in sensor])
-    if repeated:
-        notes.append(_duplicates_note(repeated, "reading", rules))
+    notes += _repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
     cells = columns.arrays[value] if columns.format == "csv" else None
     values, texts = gather(cell, numbers, sensors * slots, rules.duplicates, cells, decimal)
     if parameter is not None:
@@ -223,70 +197,47 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
     kept, lost = _long_columns(columns, roles, sensor, slot, (sensors, slots))
     if lost:
         notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
-    units = _units(columns, kept, notes)
+    by_sensor = bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot)))
     coordinates, kind = _coordinates(columns, kept, ids, notes)
-    source = Source(
-        path=columns.path,
-        format=columns.format,
-        layout="long",
-        time_column=columns.names[time],
-        time_texts=tuple(axis.times.texts),
-        zone=axis.times.zone,
-        dialect=replace(columns.dialect, decimal=decimal),
-        texts=() if texts is None else tuple(texts[i * slots :][:slots] for i in range(sensors)),
-        by_sensor=bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot))),
-        columns=kept,
-        form=columns.form,
+    columns = replace(
+        columns, units=_units(columns, kept, notes), coordinates=coordinates, kind=kind
     )
-    return replace(
-        _table(columns, axis, ids, values.reshape(sensors, slots), notes, source, rules),
-        units=units,
-        coordinates=coordinates,
-        coordinate_kind=kind,
-    )
+    flat = () if texts is None else [texts[i * slots :][:slots] for i in range(sensors)]
+    values = values.reshape(sensors, slots)
+    return _table(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
 
 
 def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[Rows, pa.Array]:
     """Which of the different cells each row holds, and those cells; refuses a missing one."""
-    missing = (
-        pc.fill_null(pc.equal(array, ""), True) if array.type == pa.string() else array.is_null()
-    )
+    text = array.type == pa.string()
+    missing = pc.fill_null(pc.equal(array, ""), True) if text else array.is_null()
     if pc.any(missing).as_py():
         remedy = "Give every row a time and a sensor, or remove the row"
-        raise columns.error(
-            f"the {what} is missing", remedy, pc.index(missing, True).as_py(), column
-        )
+        row = pc.index(missing, True).as_py()
+        raise columns.error(f"the {what} is missing", remedy, row, column=column)
     coded = array.dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.intp), coded.dictionary
 
 
-def _axis(
-    columns: Columns, time: int, cells: pa.Array, rules: Rules, code: Rows | None = None
-) -> Axis:
+def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules) -> Axis:
     """Read the times, sort them, find their grid and, if wanted, insert the times that it lacks.
 
-    ``cells`` are the cells of the time column or, with ``code``, its different ones.
+    ``cells`` are the different times of the column, and ``code`` tells which each row has.
     """
-
-    def row_of(n: int) -> int:
-        return n if code is None else int(np.flatnonzero(code == n)[0])
-
-    given = read_times(columns, time, cells, row_of, rules.date_order, rules.time_zone)
+    given = read_times(columns, time, cells, code, rules.date_order, rules.time_zone)
     index = given.index
     keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
     _, first, slot = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) < 2:
-        raise columns.error(
-            f"there is only one time, {given.texts[0]!r}",
-            "Give at least two rows; gaps are filled from readings at other times",
-        )
+        remedy = "Give at least two rows; gaps are filled from readings at other times"
+        raise columns.error(f"there is only one time, {given.texts[0]!r}", remedy)
     times = replace(
         given, index=index.take(first), wall=given.wall.take(first), texts=given.texts[first]
     )
     grid = infer_grid(times.index, times.wall)
     absent = grid.absent
     if rules.complete_grid:
-        whole = complete_times(times.index, grid, columns.where())
+        whole = complete_times(times.index, grid, str(columns.path))
         if absent:
             place = np.round(grid.positions).astype(np.intp)
             texts = texts_like(times, whole)
@@ -309,18 +260,14 @@ def _pick_parameter(
         return columns, None
     cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[column], pa.string())).fill_null("")
     found = sorted(str(name) for name in pc.unique(cells).to_pylist())
+    problem = ""
     if parameter is None and len(found) > 1:
-        raise columns.error(
-            f"the file holds {len(found)} parameters: {listing(found, 12)}",
-            f"Choose one with parameter, for example parameter={found[0] or found[1]}",
-            column=column,
-        )
-    if parameter is not None and parameter not in found:
-        raise columns.error(
-            f"there is no parameter {parameter!r}; the file holds {listing(found, 12)}",
-            "Choose one of these with parameter",
-            column=column,
-        )
+        problem = f"the file holds {len(found)} parameters: {listing(found, 12)}"
+    elif parameter is not None and parameter not in found:
+        problem = f"there is no parameter {parameter!r}; the file holds {listing(found, 12)}"
+    if problem:
+        remedy = f"Choose one with parameter, for example parameter={found[0] or found[-1]}"
+        raise columns.error(problem, remedy, column=column)
     if len(found) > 1:
         columns = columns.pick(np.flatnonzero(pc.equal(cells, parameter)))
     return columns, parameter or found[0] or None
@@ -364,19 +311,13 @@ def _units(
 ) -> tuple[str, ...] | None:
     """The unit of each sensor, where a column tells."""
     column = columns.find(UNIT_NAMES)
-    if column is None or any(
-        one.name == columns.names[column] for one in kept if one.cells is None
-    ):
+    name = "" if column is None else columns.names[column]
+    if column is None or any(one.name == name for one in kept if one.cells is None):
         return None
-    cells = next(
-        (c.cells for c in kept if c.by == "sensor" and c.name == columns.names[column]), None
-    )
+    cells = next((one.cells for one in kept if one.by == "sensor" and one.name == name), None)
     if cells is None:
-        raise columns.error(
-            "one sensor has readings in several units",
-            "Convert the readings of a sensor to one unit, or remove the column",
-            column=column,
-        )
+        remedy = "Convert the readings of a sensor to one unit, or remove the column"
+        raise columns.error("one sensor has readings in several units", remedy, column=column)
     units = tuple(str(unit or "").strip() for unit in cells.to_pylist())
     if len(set(units)) > 1:
         notes.append(f"The sensors are in different units: {listing(sorted(set(units)))}.")
@@ -422,26 +363,29 @@ def read_coordinates(
             if len(bad):
                 i, name = int(bad[0]), columns.names[column]
                 wrong = f"{name} {values[i]:g}, outside {low:g} to {high:g}"
-                raise columns.error(
-                    f"the sensor {ids[i]!r} has {f'no {name}' if np.isnan(values[i]) else wrong}",
-                    "Correct it; degrees go in latitude and longitude, metres in x and y",
-                    rows[i],
-                    column,
-                )
+                problem = f"no {name}" if np.isnan(values[i]) else wrong
+                remedy = "Correct it; degrees go in latitude and longitude, metres in x and y"
+                problem = f"the sensor {ids[i]!r} has {problem}"
+                raise columns.error(problem, remedy, rows[i], column=column)
         return table, kind
     return None, None
 
 
-def _duplicates_note(count: int, what: str, rules: Rules) -> str:
-    done = "averaged" if rules.duplicates == "mean" else "dropped in favour of the first known one"
-    return f"{count} repeated {what}{'s' * (count != 1)} {done}."
+def _repeats(
+    columns: Columns, given: Times, code: Rows, key: Rows, rules: Rules, sensors: Sequence[str] = ()
+) -> list[str]:
+    """A note on rows that share a key, or their refusal.
 
-
-def _duplicate_error(
-    columns: Columns, given: Times, code: Rows, key: Rows, sensors: Sequence[str] = ()
-) -> InputError:
-    """Several rows for one key; ``code`` is the time of each row, ``sensors`` its sensor."""
+    ``code`` tells the time of each row, and ``sensors`` its sensor, where a row has one.
+    """
     _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    count = len(key) - len(counts)
+    if count == 0:
+        return []
+    if rules.duplicates != "refuse":
+        done = {"mean": "averaged", "first": "dropped in favour of the first known one"}
+        what = f"{'reading' if sensors else 'row'}{'s' * (count != 1)}"
+        return [f"{count} repeated {what} {done[rules.duplicates]}."]
     repeated = np.flatnonzero(counts[inverse] > 1)
     rows = np.flatnonzero(inverse == inverse[repeated[0]])[:2].tolist()
     remedy = "Remove one of them, or choose duplicates=mean or duplicates=first"
@@ -449,44 +393,50 @@ def _duplicate_error(
         remedy += "; if these are two sensors, name the column that tells them apart with "
         remedy += "sensor_column"
     times = given.index[code[repeated]]
-    if isinstance(times, pd.DatetimeIndex) and times.tz is None:
-        # The small hours of a Sunday in a month in which clocks are set back.
-        sunday = (times.day_of_week == 6) & (times.hour <= 3)
-        if (sunday & times.month.isin([3, 4, 9, 10, 11])).all():
-            remedy = (
-                "This looks like the hour that local clocks repeat when daylight saving ends: "
-                "write times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the "
-                "zone with time_zone, or choose duplicates=mean or duplicates=first"
-            )
+    # The small hours of a Sunday in a month in which clocks are set back.
+    if (
+        isinstance(times, pd.DatetimeIndex)
+        and times.tz is None
+        and (
+            (times.day_of_week == 6) & (times.hour <= 3) & times.month.isin([3, 4, 9, 10, 11])
+        ).all()
+    ):
+        remedy = (
+            "This looks like the hour that local clocks repeat when daylight saving ends: write "
+            "times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the zone with "
+            "time_zone, or choose duplicates=mean or duplicates=first"
+        )
     whose = f" for the sensor {sensors[rows[0]]!r}" if sensors else ""
     cases = int((counts > 1).sum())
     more = "" if cases == 1 else f" ({cases} such cases)"
-    text = given.texts[code[rows[0]]]
-    problem = f"the time {text!r} appears more than once{whose}{more}"
-    return columns.error_at(problem, remedy, rows)
+    problem = f"the time {given.texts[code[rows[0]]]!r} appears more than once{whose}{more}"
+    raise columns.error(problem, remedy, *rows)
 
 
 def _table(
     columns: Columns,
+    time: int,
     axis: Axis,
     ids: list[str],
     values: Array,
+    texts: Sequence[pa.Array],
+    decimal: str,
     notes: Sequence[str],
-    source: Source,
     rules: Rules,
+    long: tuple[LongColumn, ...] = (),
+    by_sensor: bool = False,
 ) -> Table:
     """Check the whole and describe it; ``values`` is sensors x slots."""
     gaps = np.isnan(values)
     if gaps.all():
-        raise columns.error(
-            "every cell is missing, there is no reading at all",
-            "Check the sentinels and the layout, or give another file",
-        )
-    grid, texts, sensors = axis.grid, axis.times.texts, len(ids)
+        remedy = "Check the sentinels and the layout, or give another file"
+        raise columns.error("every cell is missing, there is no reading at all", remedy)
+    grid, times, absent = axis.grid, axis.times.texts, axis.absent
+    count = "1 sensor" if len(ids) == 1 else f"{len(ids)} sensors"
+    pace = f"{grid.name} slots" if grid.regular else "slots"
     told = [
-        f"A {source.layout} table of {sensors} {'sensor' if sensors == 1 else 'sensors'} and "
-        f"{len(texts)} {f'{grid.name} ' if grid.regular else ''}slots from {texts[0]} to "
-        f"{texts[-1]}; {100 * float(gaps.mean()):.1f} % of the cells are missing.",
+        f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace} from {times[0]} "
+        f"to {times[-1]}; {100 * float(gaps.mean()):.1f} % of the cells are missing.",
         *notes,
     ]
     zone = axis.times.zone
@@ -496,27 +446,42 @@ def _table(
         told.append("The times are in UTC." if columns.format == "netcdf" else held)
     if not grid.regular:
         told.append(f"The times are irregular; the usual step is {grid.step}.")
-    if axis.absent:
-        total = len(texts) if rules.complete_grid else axis.absent + len(texts)
-        one = axis.absent == 1
-        stay = "it stays absent" if one else "they stay absent"
-        inserted = f"{'it has' if one else 'they have'} been inserted"
-        told.append(
-            f"{axis.absent} of {total} {grid.name} rows {'is' if one else 'are'} absent; "
-            f"{inserted if rules.complete_grid else stay}."
+    if absent:
+        total = len(times) if rules.complete_grid else absent + len(times)
+        be, stay, have = (
+            ("is", "it stays", "it has") if absent == 1 else ("are", "they stay", "they have")
         )
-    lowest, highest = (np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1))
-    empty = [name for name, low in zip(ids, lowest, strict=True) if np.isnan(low)]
-    several = (~gaps).sum(axis=1) > 1
-    constant = [f"{ids[i]} ({lowest[i]:g})" for i in np.flatnonzero(several & (lowest == highest))]
-    for found, what in ((empty, "no readings"), (constant, "one constant value")):
+        fate = f"{have} been inserted" if rules.complete_grid else f"{stay} absent"
+        told.append(f"{absent} of {total} {grid.name} rows {be} absent; {fate}.")
+    low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
+    constant = np.flatnonzero((low == high) & ((~gaps).sum(axis=1) > 1))
+    for found, what in (
+        ([ids[i] for i in np.flatnonzero(np.isnan(low))], "no readings"),
+        ([f"{ids[i]} ({low[i]:g})" for i in constant], "one constant value"),
+    ):
         if found:
             have = "1 sensor has" if len(found) == 1 else f"{len(found)} sensors have"
             told.append(f"{have} {what}: {listing(found)}.")
+    source = Source(
+        path=columns.path,
+        format=columns.format,
+        layout="long" if long else "wide",
+        time_column=columns.names[time],
+        time_texts=tuple(times),
+        zone=zone,
+        dialect=replace(columns.dialect, decimal=decimal),
+        texts=tuple(texts),
+        columns=long,
+        by_sensor=by_sensor,
+        form=columns.form,
+    )
     index = axis.times.index.rename(source.time_column or None)
     return Table(
         values=pd.DataFrame(values.T, index=index, columns=ids, copy=False),
         grid=grid,
         source=source,
         notes=tuple(told),
+        units=columns.units,
+        coordinates=columns.coordinates,
+        coordinate_kind=columns.kind,
     )

@@ -246,7 +246,7 @@ def _check_header(columns: Columns) -> None:
             f"the time is in two columns, {names[date]!r} and {names[clock]!r}",
             "Join them in one column, such as 2024-01-31 06:00, or name the one that is the time "
             "with time_column",
-            row=0,
+            0,
         )
 
 

@@ -192,7 +192,7 @@ def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
     for row, name in enumerate(_texts(columns, column)):
         if name in wanted and found.setdefault(name, row) != row:
             problem = f"the sensor {name!r} has two rows"
-            raise columns.error_at(problem, "Remove one of them", [found[name], row])
+            raise columns.error(problem, "Remove one of them", found[name], row)
     missing = [name for name in ids if name not in found]
     if missing:
         raise columns.error(
@@ -211,5 +211,5 @@ def _labels(columns: Columns, rows: list[int], column: int | None) -> tuple[str,
     for row in rows:
         if not texts[row]:
             problem = f"the sensor {_texts(columns, ids)[row]!r} has no {columns.names[column]}"
-            raise columns.error(problem, "Fill the cell", row, column)
+            raise columns.error(problem, "Fill the cell", row, column=column)
     return tuple(texts[row] for row in rows)

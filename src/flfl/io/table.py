@@ -38,13 +38,10 @@ class Source:
 
     Attributes
     ----------
-    path : Path
-        The file that was read.
-    format : {"csv", "parquet", "netcdf"}
-    layout : {"wide", "long"}
-    time_column : str
-    time_texts : tuple of str
-        The time of every slot as the file writes it.
+    path, format, layout
+        The file that was read, and how it is laid out.
+    time_column, time_texts : str, tuple of str
+        The name of the times, and the time of every slot as the file writes it.
     zone : str or None
         The zone or offset in which the file gives its times: ``UTC``, ``Europe/Berlin``,
         ``+02:00``, or ``+01:00/+02:00`` when it changes. None when it gives none.
@@ -53,10 +50,10 @@ class Source:
     texts : tuple of pyarrow.Array
         The cells of each sensor as the file writes them, one a slot; what stands for a missing
         reading means nothing. Empty for formats that have no text.
-    by_sensor : bool
-        A long file that lists one sensor after another, not one time after another.
     columns : tuple of LongColumn
         The columns of a long file in its order, as far as they can be written again.
+    by_sensor : bool
+        A long file that lists one sensor after another, not one time after another.
     form : object
         What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
     """
@@ -91,12 +88,9 @@ class Table:
     order : integer array or None
         Slots in the order of the rows that were given, where that differs from time order.
     units : tuple of str or None
-        The unit of every sensor as the file names it, empty where it names none. None when the
-        file says nothing of units.
-    coordinates : float array, sensors x 2, or None
+        The unit of every sensor, empty where the file names none.
+    coordinates, coordinate_kind
         Where the sensors stand, when the file of readings itself says so.
-    coordinate_kind : {"latlon", "metric"} or None
-        Latitude and longitude in degrees, or x and y in metres.
     """
 
     values: pd.DataFrame

@@ -64,18 +64,17 @@ def read_times(
     columns: Columns,
     column: int,
     array: pa.Array,
-    row_of: Callable[[int], int],
-    date_order: DateOrder,
-    time_zone: str | None,
+    code: NDArray[np.intp],
+    date_order: DateOrder = "auto",
+    time_zone: str | None = None,
 ) -> Times:
-    """The times of a column.
+    """The different times of a column; ``code`` tells which of them each row has, for messages.
 
-    ``array`` holds its cells, or the different ones; ``row_of`` tells the row of each, for
-    messages. Times that carry no offset are in ``time_zone``.
+    Times that carry no offset are in ``time_zone``.
     """
 
     def refuse(problem: str, remedy: str, n: int) -> InputError:
-        return columns.error(problem, remedy, row_of(n), column)
+        return columns.error(problem, remedy, int(np.flatnonzero(code == n)[0]), column=column)
 
     missing = np.flatnonzero(array.is_null())
     if len(missing):
@@ -84,30 +83,26 @@ def read_times(
     if array.type == pa.string():
         times = parse_times(array.to_numpy(zero_copy_only=False), refuse, date_order)
     else:
-        times = _typed_times(columns, column, array)
+        times = _typed_times(array, refuse)
     return times if time_zone is None else in_zone(times, time_zone, refuse)
 
 
-def _typed_times(columns: Columns, column: int, array: pa.Array) -> Times:
+def _typed_times(array: pa.Array, refuse: Refuse) -> Times:
     series = array.to_pandas()
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
         index = pd.Index(series.astype("float64"))
-        if not np.isfinite(index.to_numpy()).all():
-            raise columns.error("a time is infinite", "Remove it", column=column)
+        infinite = np.flatnonzero(~np.isfinite(index.to_numpy()))
+        if len(infinite):
+            raise refuse("a time is infinite", "Remove it", int(infinite[0]))
         return Times(index, index, time_texts(index))
     if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
-        raise columns.error(
-            f"the column holds {array.type}, not times",
-            "Name the time column with time_column",
-            column=column,
-        )
+        remedy = "Name the time column with time_column"
+        raise refuse(f"the column holds {array.type}, not times", remedy, 0)
     stamps = pd.DatetimeIndex(pd.to_datetime(series)).as_unit("us")
-    if len(stamps) and not _YEARS[0] <= stamps.asi8.min() <= stamps.asi8.max() <= _YEARS[1]:
-        raise columns.error(
-            "a time lies outside the years 2 to 9998",
-            "Check the unit in which the times were written",
-            column=column,
-        )
+    outside = np.flatnonzero((stamps.asi8 < _YEARS[0]) | (stamps.asi8 > _YEARS[1]))
+    if len(outside):
+        remedy = "Check the unit in which the times were written"
+        raise refuse("a time lies outside the years 2 to 9998", remedy, int(outside[0]))
     texts = time_texts(stamps)
     if stamps.tz is None:
         return Times(stamps, stamps, texts)
@@ -158,19 +153,16 @@ def looks_like_time(text: str) -> bool:
 def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
     parts = series.str.extract(f"^(?:{_ISO})$")
     has_offset = parts["offset"].notna().to_numpy()
-    wall = pd.to_datetime(
-        parts["date"] + parts["clock"].fillna(""), format="ISO8601", errors="coerce"
-    )
+    local = parts["date"] + parts["clock"].fillna("")
+    wall = pd.to_datetime(local, format="ISO8601", errors="coerce")
     _refuse_first(wall.isna().to_numpy(), series, refuse)
     if not has_offset.any():
         index = _microseconds(wall)
         return Times(index, index, texts)
     if not has_offset.all():
-        raise refuse(
-            "some times carry an offset from UTC and some do not",
-            "Write all of them with an offset, or none",
-            int(np.flatnonzero(has_offset != has_offset[0])[0]),
-        )
+        other = int(np.flatnonzero(has_offset != has_offset[0])[0])
+        remedy = "Write all of them with an offset, or none"
+        raise refuse("some times carry an offset from UTC and some do not", remedy, other)
     parsed = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
     _refuse_first(parsed.isna().to_numpy(), series, refuse)
     index, clock = _microseconds(parsed), _microseconds(wall)
@@ -185,25 +177,17 @@ def _parse_pattern(
     series: pd.Series[str], texts: Texts, refuse: Refuse, date_order: DateOrder
 ) -> Times:
     first = str(series.iloc[0])
-    found = {
-        pattern: pd.to_datetime(series, format=pattern, errors="coerce")
-        for pattern in _patterns_for(first, date_order)
-    }
-    if not found:
+    patterns = _patterns_for(first, date_order)
+    if not patterns:
         _refuse_first(np.ones(1, dtype=bool), series, refuse)
-    whole = {p: parsed for p, parsed in found.items() if not parsed.isna().any()}
-    if not whole:
-        closest = min(found.values(), key=lambda parsed: int(parsed.isna().sum()))
-        _refuse_first(closest.isna().to_numpy(), series, refuse)
-    (pattern, parsed), *others = whole.items()
-    if any(not other.equals(parsed) for _, other in others):
-        raise refuse(
-            f"the date {first!r} can be read as day then month or as month then day, and no other "
-            "date of the file tells which",
-            "Choose date_order=day-first or date_order=month-first, or write dates as "
-            "year-month-day",
-            0,
-        )
+    found = [(pd.to_datetime(series, format=p, errors="coerce"), p) for p in patterns]
+    (parsed, pattern), *others = sorted(found, key=lambda one: int(one[0].isna().sum()))
+    _refuse_first(parsed.isna().to_numpy(), series, refuse)
+    if any(not other.isna().any() and not other.equals(parsed) for other, _ in others):
+        problem = f"the date {first!r} can be read as day then month or as month then day, and no "
+        remedy = "Choose date_order=day-first or date_order=month-first, or write dates as "
+        remedy += "year-month-day"
+        raise refuse(problem + "other date of the file tells which", remedy, 0)
     index = _microseconds(parsed)
     return Times(index, index, texts, pattern)
 
