@@ -37,7 +37,7 @@ def to_numbers(
 ) -> Array:
     """The numbers of one column, NaN where missing; refuses text.
 
-    ``missing_words`` (in lower case) stand for a missing reading besides the usual marks; ``hint``
+    ``missing_words`` stand for a missing reading besides the usual marks; ``hint``
     says what else may be wrong where a cell is no number.
     """
     array = columns.arrays[column]
@@ -57,7 +57,7 @@ def to_numbers(
     except pa.ArrowInvalid:
         pass
     # Rare marks and stray blanks are worth a second look, but not on every good file.
-    marks = pa.array([*_MISSING_MARKS, *missing_words])
+    marks = pa.array([*_MISSING_MARKS, *(word.strip().lower() for word in missing_words)])
     array = pc.utf8_trim_whitespace(array)
     array = pc.if_else(pc.is_in(pc.utf8_lower(array), marks), nothing, array)
     try:

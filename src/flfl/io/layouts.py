@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flfl.config import Settings
 from flfl.errors import InputError
 from flfl.io.cells import Decimal, Duplicates, clean, decimal_mark, gather, to_numbers
 from flfl.io.columns import Columns, CoordinateKind, listing
@@ -27,6 +29,7 @@ SENSOR_NAMES = (
     "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
 )  # fmt: skip
 VALUE_NAMES = ("value", "values", "reading", "readings", "measurement", "measurements")
+SENTINELS = (-999.0, -9999.0)
 UNIT_NAMES = ("unit", "units")
 PARAMETER_NAMES = ("parameter", "pollutant")
 COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -50,11 +53,40 @@ _LONG_HINT = (
 _MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How the user wants a file to be read, where there is a choice; see `read_readings`."""
+class Rules(Settings):
+    """How a file of readings is to be read, where there is a choice.
 
-    sentinels: Sequence[float] = ()
+    Attributes
+    ----------
+    layout
+        Wide: a time column and one column a sensor. Long: time, sensor, value.
+    time_column, sensor_column, value_column
+        By default they are recognised by common names, and the time is else the first column.
+    sentinels
+        Numbers that stand for a missing reading, besides empty cells and NaN.
+    missing_words
+        Further texts that do, in any case, such as ``--`` or ``invalid``. In NetCDF there are none.
+    duplicates
+        What to do with several readings of one sensor at one time: refuse the file, average, or
+        keep the first known one.
+    complete_grid
+        Insert the rows that are absent from a regular time grid. By default they stay absent.
+    parameter
+        Which quantity, when the file holds several: a word of a long file's column ``parameter``,
+        or a variable of a NetCDF file.
+    date_order
+        How to read 01/02/2024; by default only where some date of the file tells.
+    time_zone
+        The zone of times that carry no offset, such as Europe/Berlin. They are then held in UTC.
+    decimal
+        The decimal mark; by default a comma where the delimiter is another and the cells tell.
+    """
+
+    layout: Literal["auto", "wide", "long"] = "auto"
+    time_column: str | None = None
+    sensor_column: str | None = None
+    value_column: str | None = None
+    sentinels: Sequence[float] = SENTINELS
     missing_words: Sequence[str] = ()
     duplicates: Duplicates = "refuse"
     complete_grid: bool = False
@@ -79,19 +111,17 @@ class Axis:
     absent: int
 
 
-def find_roles(
-    columns: Columns, time: str | None, sensor: str | None, value: str | None, layout: str
-) -> tuple[int, int, int] | None:
+def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
     """Columns of a long file; None when the file does not look long and need not be."""
-    if layout == "wide":
+    if rules.layout == "wide":
         return None
-    sure = layout == "long" or sensor is not None or value is not None
+    sure = rules.layout == "long" or (rules.sensor_column or rules.value_column) is not None
     found = {
         option: columns.find(common) if name is None else columns.named(name, option)
         for option, name, common in (
-            ("time_column", time, TIME_NAMES),
-            ("sensor_column", sensor, SENSOR_NAMES),
-            ("value_column", value, VALUE_NAMES),
+            ("time_column", rules.time_column, TIME_NAMES),
+            ("sensor_column", rules.sensor_column, SENSOR_NAMES),
+            ("value_column", rules.value_column, VALUE_NAMES),
         )
     }
     missing = [option for option, column in found.items() if column is None]
@@ -119,9 +149,9 @@ def _has_text(array: pa.Array) -> bool:
     return False
 
 
-def wide_table(columns: Columns, time_column: str | None, rules: Rules) -> Table:
+def wide_table(columns: Columns, rules: Rules) -> Table:
     """The table of a wide file."""
-    time, notes = _wide_time(columns, time_column)
+    time, notes = _wide_time(columns, rules.time_column)
     sensors = [i for i in range(len(columns.names)) if i != time]
     if not sensors:
         remedy = "Give one column a sensor, separated by comma, semicolon, tab or bar"

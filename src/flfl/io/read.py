@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,101 +14,53 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.cells import Decimal, Duplicates
-from flfl.io.columns import Columns, as_array
+from flfl.io.columns import Columns, as_array, listing
 from flfl.io.csv_files import read_csv
 from flfl.io.files import NETCDF_SUFFIXES, PARQUET_SUFFIXES, TEXT_SUFFIXES, read_bytes, suffix_of
 from flfl.io.layouts import Rules, find_roles, long_table, wide_table
 from flfl.io.parquet import read_parquet
 from flfl.io.table import Table
-from flfl.io.times import TIME_NAMES, DateOrder, looks_like_time
-
-LayoutChoice = Literal["auto", "wide", "long"]
-SENTINELS = (-999.0, -9999.0)
+from flfl.io.times import TIME_NAMES, looks_like_time
 
 
-def read_readings(
-    path: str | Path,
-    *,
-    layout: LayoutChoice = "auto",
-    time_column: str | None = None,
-    sensor_column: str | None = None,
-    value_column: str | None = None,
-    sentinels: Sequence[float] = SENTINELS,
-    missing_words: Sequence[str] = (),
-    duplicates: Duplicates = "refuse",
-    complete_grid: bool = False,
-    parameter: str | None = None,
-    date_order: DateOrder = "auto",
-    time_zone: str | None = None,
-    decimal: Decimal = "auto",
-) -> Table:
+def read_readings(path: str | Path, **options: Any) -> Table:
     """Read a table of readings.
 
     Parameters
     ----------
     path : str or Path
         ``.csv``, ``.txt`` or ``.tsv``, each also with ``.gz``, ``.parquet``, or ``.nc`` (NetCDF).
-    layout : {"auto", "wide", "long"}
-        Wide: a time column and one column a sensor. Long: time, sensor, value.
-    time_column, sensor_column, value_column : str, optional
-        Column names; by default they are recognised by common names, and the time is else the
-        first column.
-    sentinels : sequence of float
-        Numbers that stand for a missing reading, besides empty cells and NaN.
-    missing_words : sequence of str
-        Further texts that do, in any case, such as ``--`` or ``invalid``. In NetCDF there are none.
-    duplicates : {"refuse", "mean", "first"}
-        What to do with several readings of one sensor at one time: refuse the file, average, or
-        keep the first known one.
-    complete_grid : bool
-        Insert the rows that are absent from a regular time grid. By default they stay absent.
-    parameter : str, optional
-        Which quantity, when the file holds several: a word of a long file's column ``parameter``,
-        or a variable of a NetCDF file.
-    date_order : {"auto", "day-first", "month-first"}
-        How to read 01/02/2024; by default only where some date of the file tells.
-    time_zone : str, optional
-        The zone of times that carry no offset, such as Europe/Berlin. They are then held in UTC.
-    decimal : {"auto", "point", "comma"}
-        The decimal mark; by default a comma where the delimiter is another and the cells tell.
+    options
+        How to read it, as :class:`~flfl.io.layouts.Rules` says.
 
     Raises
     ------
     InputError
         With the file, the line and the column at fault, and the remedy.
     """
-    _check_choice("layout", layout, LayoutChoice)
-    _check_choice("duplicates", duplicates, Duplicates)
-    _check_choice("date_order", date_order, DateOrder)
-    _check_choice("decimal", decimal, Decimal)
-    words = tuple(word.strip().lower() for word in missing_words)
-    rules = Rules(
-        sentinels, words, duplicates, complete_grid, parameter, date_order, time_zone, decimal
-    )
-    columns = read_columns(path, parameter)
+    rules = Rules.check(options)
+    return to_table(read_columns(path, rules.parameter), rules)
+
+
+def to_table(columns: Columns, rules: Rules) -> Table:
+    """The table in some columns, wide or long."""
     if columns.wide_only:
-        given = {
-            "time_column": time_column, "sensor_column": sensor_column,
-            "value_column": value_column, "time_zone": time_zone,
-        }  # fmt: skip
-        useless = [name for name, value in given.items() if value is not None]
+        given = rules.model_dump(exclude_none=True)
+        names = ("time_column", "sensor_column", "value_column", "time_zone")
+        useless = listing(name for name in names if name in given)
         if useless:
-            raise columns.error(
-                f"{', '.join(useless)} means nothing here: NetCDF has variables, and times in UTC",
-                "Leave it out; choose the variable of the readings with parameter",
-            )
-        return wide_table(columns, None, rules)
-    if time_column is None and columns.format == "csv":
-        _check_header(columns)
-    _check_names(columns)
-    roles = find_roles(columns, time_column, sensor_column, value_column, layout)
+            problem = f"{useless} means nothing here: NetCDF has variables, and times in UTC"
+            remedy = "Leave it out; choose the variable of the readings with parameter"
+            raise columns.error(problem, remedy)
+        return wide_table(columns, rules)
+    _check_names(columns, header=columns.format == "csv" and rules.time_column is None)
+    roles = find_roles(columns, rules)
     if roles is not None:
         return long_table(columns, roles, rules)
-    if parameter is not None:
-        problem = f"a wide table has no parameter to choose; {parameter!r} was asked for"
+    if rules.parameter is not None:
+        problem = f"a wide table has no parameter to choose; {rules.parameter!r} was asked for"
         raise columns.error(problem, "Leave parameter out")
-    return wide_table(columns, time_column, rules)
+    return wide_table(columns, rules)
 
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
@@ -135,13 +87,7 @@ def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
     )
 
 
-def from_frame(
-    readings: pd.DataFrame | NDArray[np.float64],
-    *,
-    sentinels: Sequence[float] = (),
-    duplicates: Duplicates = "refuse",
-    complete_grid: bool = False,
-) -> Table:
+def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> Table:
     """Take a time x sensor DataFrame or array, with the same checks as a file.
 
     The index holds the times; a DataFrame with a plain row count for an index may hold them in a
@@ -150,6 +96,7 @@ def from_frame(
 
     Missing is NaN. Unlike in a file, no number stands for a missing reading unless ``sentinels``
     lists it: whoever made the DataFrame has had the chance to say so, and -999 may be a reading.
+    The ``options`` are those of :class:`~flfl.io.layouts.Rules`.
 
     Examples
     --------
@@ -157,7 +104,7 @@ def from_frame(
     >>> table.sensor_ids, table.positions.tolist()
     (('0', '1'), [0.0, 1.0])
     """
-    _check_choice("duplicates", duplicates, Duplicates)
+    rules = Rules.check({"sentinels": (), **options})
     label = "the DataFrame" if isinstance(readings, pd.DataFrame) else "the array"
     if not isinstance(readings, pd.DataFrame):
         array = np.asarray(readings)
@@ -185,9 +132,8 @@ def from_frame(
     parts = [(str(time), index.to_series())]
     parts += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
     columns = frame_columns(label, parts)
-    _check_names(columns)
-    rules = Rules(sentinels, duplicates=duplicates, complete_grid=complete_grid)
-    return replace(wide_table(columns, None, rules), source=None)
+    _check_names(columns, header=False)
+    return replace(wide_table(columns, rules), source=None)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -219,48 +165,27 @@ def frame_columns(label: str, parts: Sequence[tuple[str, Any]]) -> Columns:
     return Columns(Path(label), names, tuple(arrays), "parquet", time_first=True)
 
 
-def _check_choice(name: str, given: str, choices: Any) -> None:
-    allowed = get_args(choices)
-    if given not in allowed:
-        raise InputError(
-            f"{given!r} is not one of {', '.join(allowed)}",
-            where=name,
-            remedy=f"Choose {name}={allowed[0]}",
-        )
-
-
-def _check_header(columns: Columns) -> None:
-    """Refuse a file without a header, and a date and a clock in columns of their own."""
+def _check_names(columns: Columns, header: bool) -> None:
+    """Refuse names that are missing or there twice, and what is no ``header``."""
     names = columns.names
-    if columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
-        raise columns.error(
-            f"the first line holds the time {names[0]!r} where column names should be",
-            "Put a header above the readings, such as time,a,b",
-        )
+    if header and columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
+        problem = f"the first line holds the time {names[0]!r} where column names should be"
+        raise columns.error(problem, "Put a header above the readings, such as time,a,b")
     date, clock = columns.find(("date", "day")), columns.find(("time", "hour", "clock"))
-    if date is None or clock is None:
-        return
-    first = str(columns.arrays[clock][0])
-    if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
-        raise columns.error(
-            f"the time is in two columns, {names[date]!r} and {names[clock]!r}",
-            "Join them in one column, such as 2024-01-31 06:00, or name the one that is the time "
-            "with time_column",
-            0,
-        )
-
-
-def _check_names(columns: Columns) -> None:
+    if header and date is not None and clock is not None:
+        first = str(columns.arrays[clock][0])
+        if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
+            problem = f"the time is in two columns, {names[date]!r} and {names[clock]!r}"
+            remedy = "Join them in one column, such as 2024-01-31 06:00, or name the one that is "
+            raise columns.error(problem, remedy + "the time with time_column", 0)
     seen: dict[str, int] = {}
-    for position, name in enumerate(columns.names, start=1):
+    for position, name in enumerate(names):
         # pandas writes an index without a name as a first column without a name.
-        if not name and position > 1:
-            raise columns.error(
-                f"column {position} has no name",
-                "Name the column in the header, or remove it (a delimiter at the end of the header "
-                "makes such a column)",
-            )
-        if name in seen:
-            problem = f"columns {seen[name]} and {position} are both named {name!r}"
+        if not name and position > 0:
+            problem, remedy = f"column {position + 1} has no name", "Name the column in the header,"
+            remedy += " or remove it (a delimiter at the end of the header makes such a column)"
+            raise columns.error(problem, remedy)
+        earlier = seen.setdefault(name, position)
+        if earlier < position:
+            problem = f"columns {earlier + 1} and {position + 1} are both named {name!r}"
             raise columns.error(problem, "Give every sensor its own name")
-        seen[name] = position

@@ -14,8 +14,8 @@ from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.layouts import Rules, find_roles, long_table, wide_table
-from flfl.io.read import SENTINELS, frame_columns, from_frame, read_readings
+from flfl.io.layouts import SENTINELS, Rules
+from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
 from flfl.io.table import Table
 from flfl.io.write import write_result
@@ -46,19 +46,13 @@ def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
 
 
 def _file(path: Path, settings: ReadingSettings) -> Table:
-    return read_readings(
-        path,
-        layout=settings.layout,
-        time_column=settings.time_column,
-        sensor_column=settings.sensor_column,
-        value_column=settings.value_column,
-        sentinels=_sentinels(settings),
-        duplicates=settings.duplicates,
-    )
+    return read_readings(path, **_rules(settings))
 
 
-def _sentinels(settings: ReadingSettings) -> tuple[float, ...]:
-    return SENTINELS if settings.missing is None else tuple(settings.missing)
+def _rules(settings: ReadingSettings) -> dict[str, Any]:
+    names = {"layout", "time_column", "sensor_column", "value_column", "duplicates"}
+    missing = SENTINELS if settings.missing is None else settings.missing
+    return settings.model_dump(include=names) | {"sentinels": missing}
 
 
 def _files(folder: Path | None) -> list[Path]:
@@ -142,12 +136,7 @@ def _query(settings: ReadingSettings) -> Table:
             remedy="Try the query and the address with the database's own client",
         ) from None
     columns = frame_columns("the query", [(str(name), frame[name]) for name in frame])
-    rules = Rules(_sentinels(settings), duplicates=settings.duplicates)
-    names = settings.time_column, settings.sensor_column, settings.value_column
-    roles = find_roles(columns, *names, settings.layout)
-    if roles is not None:
-        return long_table(columns, roles, rules)
-    return wide_table(columns, settings.time_column, rules)
+    return to_table(columns, Rules.check(_rules(settings)))
 
 
 def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
