@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_refused_before_any_work(network, asked, words):
 def test_a_block_is_a_year_of_months_or_24_slots(freq, length):
     index = pd.date_range("2000-01-01", periods=240, freq=freq)
     table = from_frame(pd.DataFrame({"a": np.arange(240.0), "b": 1.0}, index=index))
-    sensors = Sensors.bare(("a", "b"))
+    sensors = Sensors(("a", "b"))
     usual, told = (
         training_mask(table, sensors, 0.5, "block", 1, given) for given in (None, length)
     )
@@ -86,7 +86,7 @@ def test_a_block_is_a_year_of_months_or_24_slots(freq, length):
 
 def test_a_row_that_failed_says_why():
     table = from_frame(pd.DataFrame({"a": np.arange(9.0), "b": np.arange(9.0)}))
-    (row,) = evaluate(table, Sensors.bare(("a", "b")), rates=[0.06], methods=["linear"])
+    (row,) = evaluate(table, Sensors(("a", "b")), rates=[0.06], methods=["linear"])
     assert row.failed == "diverged: the estimates are not finite"
     assert row.mae is None
 

@@ -110,7 +110,7 @@ def test_sites_from_a_file_or_a_column(write) -> None:
 
 
 def test_bare_subset_and_with_sites(write) -> None:
-    bare = Sensors.bare(["a", "b"])
+    bare = Sensors(("a", "b"))
     assert bare.with_sites(["x", "y"]).sites == ("x", "y")
     with pytest.raises(InputError, match="1 sites are given for 2 sensors"):
         bare.with_sites(["x"])

@@ -37,4 +37,4 @@ def nasty():
     table = from_frame(pd.DataFrame(values, index, list(NASTY)))
     table = replace(table, units=("$$m^2$$<b>",) * len(NASTY))
     settings = {"method": "linear", "note": "</script><script>alert(1)</script>"}
-    return recover(table, method="linear"), table, Sensors.bare(NASTY), settings
+    return recover(table, method="linear"), table, Sensors(tuple(NASTY)), settings

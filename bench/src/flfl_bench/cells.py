@@ -119,7 +119,7 @@ def load(source: Source) -> tuple[Table, Sensors]:
         return load_dataset(source.name)
     table = read_readings(Path(source.readings))
     if source.sensors is None:
-        return table, Sensors.bare(table.sensor_ids)
+        return table, Sensors(table.sensor_ids)
     return table, read_sensors(source.sensors, table.sensor_ids)
 
 

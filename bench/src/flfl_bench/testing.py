@@ -258,7 +258,7 @@ def _single_sensor(trial: _Trial) -> Complaint:
 
 
 def _no_places(trial: _Trial) -> Complaint:
-    return _finite(trial, trial.values, Sensors.bare(trial.sensors.ids))
+    return _finite(trial, trial.values, Sensors(trial.sensors.ids))
 
 
 def _one_place(trial: _Trial) -> Complaint:

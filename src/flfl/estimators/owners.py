@@ -34,7 +34,7 @@ def resolve_sensors(
     """
     if isinstance(sensors, pd.DataFrame):
         sensors = sensors_from_frame(sensors, ids)
-    resolved = sensors or Sensors.bare(ids)
+    resolved = sensors or Sensors(tuple(ids))
     if resolved.ids != tuple(ids):
         raise InputError("the sensors do not match the table's columns")
     if isinstance(sites, str) and sites == EACH:
@@ -96,7 +96,7 @@ def partition(
 
     Examples
     --------
-    >>> partition(Sensors.bare(("a", "b"))).sites
+    >>> partition(Sensors(("a", "b"))).sites
     ('a', 'b')
     """
     M, sites = len(sensors.ids), sensors.sites

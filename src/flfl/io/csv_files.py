@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +20,10 @@ from flfl.io.columns import Columns, Dialect
 from flfl.io.files import Writer
 
 DELIMITERS = ",;\t|"
+Row = tuple[int, list[str]]
+"""The line on which a row starts, and its cells."""
+Refuse = Callable[[str, str, int | None], InputError]
+"""The refusal of a line: what is wrong, the remedy, and the line."""
 # Lines above the header that a search for it passes over.
 _LONGEST_TITLE = 50
 # What is parsed at a time: longer than any row, and little beside the whole.
@@ -28,24 +32,25 @@ _BLOCK = 1 << 24
 
 def read_csv(path: Path, data: bytes) -> Columns:
     """Every cell as text; the texts are needed again when the table is written."""
+
+    def refuse(problem: str, remedy: str, number: int | None = None) -> InputError:
+        where = str(path) if number is None else f"{path}, line {number}"
+        return InputError(problem, where=where, remedy=remedy)
+
     bare = data.removeprefix(BOM_UTF8)
     mark = "\ufeff" if len(bare) < len(data) else ""
     try:
         bare.decode("utf-8")
     except UnicodeDecodeError as error:
-        line_number = bare.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            "the bytes are not UTF-8 text",
-            where=f"{path}, line {line_number}",
-            remedy="Save the file as UTF-8",
-        ) from None
+        number = bare.count(b"\n", 0, error.start) + 1
+        raise refuse("the bytes are not UTF-8 text", "Save the file as UTF-8", number) from None
     if not bare.strip():
-        raise InputError("the file is empty", where=str(path), remedy="Give a file with readings")
+        raise refuse("the file is empty", "Give a file with readings")
     # A megabyte holds any header. Quoted names do not count.
     head = bare[: 1 << 20].decode("utf-8", errors="ignore").lstrip("\r\n")
     first_line = "".join(re.sub(r'"[^"]*"', "", head).splitlines()[:1])
     delimiter = max(DELIMITERS, key=first_line.count)
-    names = _header(path, list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE)))
+    names = _header(refuse, list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE)))
     keys = [str(position) for position in range(len(names))]
     try:
         columns = pa_csv.read_csv(
@@ -59,14 +64,13 @@ def read_csv(path: Path, data: bytes) -> Columns:
             ),
         ).columns
     except pa.ArrowInvalid as error:
-        raise _ragged_row(path, bare, delimiter, len(names), str(error)) from None
+        rows = csv_rows(bare, delimiter)
+        raise _ragged_row(refuse, rows, len(names), str(error)) from None
     finally:
         # Arrow keeps the blocks it has used, as much again as the cells.
         pa.default_memory_pool().release_unused()
     if len(columns[0]) < 2:
-        raise InputError(
-            "the file has a header but no rows", where=str(path), remedy="Give a file with readings"
-        )
+        raise refuse("the file has a header but no rows", "Give a file with readings")
     line_end = re.search(r"\r\n|\n|\r", head)
 
     def line(row: int) -> str:
@@ -84,7 +88,7 @@ def read_csv(path: Path, data: bytes) -> Columns:
     )
 
 
-def csv_rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(data: bytes, delimiter: str) -> Iterator[Row]:
     """Every row that is not blank, with the number of the line it starts on; header first.
 
     Slow and careful: used for the first rows and to name a line in a message.
@@ -101,55 +105,42 @@ def csv_rows(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         return
 
 
-def _header(path: Path, top: list[tuple[int, list[str]]]) -> tuple[str, ...]:
+def _header(refuse: Refuse, top: list[Row]) -> tuple[str, ...]:
     """Column names; refuses a comment or a title in their place."""
     if not top:
-        raise InputError(
-            "the header cannot be read as column names",
-            where=f"{path}, line 1",
-            remedy="Look for a quotation mark that is never closed",
-        )
+        remedy = "Look for a quotation mark that is never closed"
+        raise refuse("the header cannot be read as column names", remedy, 1)
     (line, header), *below = top
     names = tuple(name.strip() for name in header)
-    first, where = f"{names[0][:40]!r}", f"{path}, line {line}"
     under = below[0][1] if below else []
+    cells = [cell for _, row in below for cell in row]
+    what = remedy = ""
     # ``#time,a,b`` is a header all the same.
     if names[0].startswith("#") and (
         len(names) == 1 or len(under) != len(names) or under[0].lstrip().startswith("#")
     ):
-        raise InputError(
-            f"this line is a comment, {first}, where column names should be",
-            where=where,
-            remedy="Remove the lines that start with # above the header",
-        )
-    cells = [cell for _, row in below for cell in row]
+        what, remedy = "comment", "Remove the lines that start with # above the header"
     # A title is one cell, with more in a row below.
-    if len(names) == 1 and (
+    elif len(names) == 1 and (
         len(cells) > len(below) or any(mark in cell for cell in cells for mark in DELIMITERS)
     ):
-        raise InputError(
-            f"this line is a title, {first}, where column names should be",
-            where=where,
-            remedy="Remove the lines above the header",
-        )
+        what, remedy = "title", "Remove the lines above the header"
+    if what:
+        problem = f"this line is a {what}, {names[0][:40]!r}, where column names should be"
+        raise refuse(problem, remedy, line)
     return names
 
 
-def _ragged_row(path: Path, data: bytes, delimiter: str, width: int, reason: str) -> InputError:
-    for line, row in csv_rows(data, delimiter):
+def _ragged_row(refuse: Refuse, rows: Iterator[Row], width: int, reason: str) -> InputError:
+    for line, row in rows:
         if len(row) != width:
-            title = "; if lines of a title stand above the column names, remove them"
-            return InputError(
-                f"this row has {len(row)} cells, the header has {width}",
-                where=f"{path}, line {line}",
-                remedy="Give every row as many cells as the header; a missing reading is an empty "
-                "cell between its delimiters" + (title if len(row) > width else ""),
-            )
-    return InputError(
-        f"the rows cannot be split into cells ({reason[:80]})",
-        where=str(path),
-        remedy="Look for a quotation mark that is never closed",
-    )
+            remedy = "Give every row as many cells as the header; a missing reading is an empty "
+            remedy += "cell between its delimiters"
+            if len(row) > width:
+                remedy += "; if lines of a title stand above the column names, remove them"
+            return refuse(f"this row has {len(row)} cells, the header has {width}", remedy, line)
+    problem = f"the rows cannot be split into cells ({reason[:80]})"
+    return refuse(problem, "Look for a quotation mark that is never closed", None)
 
 
 def csv_writer(

@@ -41,33 +41,29 @@ def suffix_of(path: str | Path) -> str:
 
 def read_bytes(path: Path) -> bytes:
     """What a file holds, unpacked where it is gzip: the content decides, whatever the name."""
-    where = str(path)
+    where, data = str(path), b""
+    problem = remedy = ""
     if path.is_dir():
-        raise InputError("this is a directory", where=where, remedy="Give one file in it")
-    if not path.exists():
-        raise InputError(
-            "there is no such file", where=where, remedy="Check the name and the directory"
-        )
-    with explained("the file cannot be opened", where=where, remedy="Check that you may read it"):
-        data = path.read_bytes()
-    if not data:
-        raise InputError("the file is empty", where=where, remedy="Give a file with readings")
-    if not data.startswith(_GZIP_MAGIC):
-        if path.suffix.lower() == ".gz":
-            raise InputError(
-                "the name ends in .gz but the content is not gzip",
-                where=where,
-                remedy="Rename the file without .gz, or compress it with gzip",
-            )
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error):
-        raise InputError(
-            "the gzip data is damaged or cut short",
-            where=where,
-            remedy="Download or compress the file again",
-        ) from None
+        problem, remedy = "this is a directory", "Give one file in it"
+    elif not path.exists():
+        problem, remedy = "there is no such file", "Check the name and the directory"
+    else:
+        remedy = "Check that you may read it"
+        with explained("the file cannot be opened", where=where, remedy=remedy):
+            data = path.read_bytes()
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            return gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            problem, remedy = "the gzip data is damaged or cut short", "Get the file again"
+    elif path.suffix.lower() == ".gz" and data:
+        problem = "the name ends in .gz but the content is not gzip"
+        remedy = "Rename the file without .gz, or compress it with gzip"
+    elif not problem and not data:
+        problem, remedy = "the file is empty", "Give a file with readings"
+    if problem:
+        raise InputError(problem, where=where, remedy=remedy)
+    return data
 
 
 def check_writable(
@@ -77,14 +73,8 @@ def check_writable(
 ) -> None:
     """Refuse output paths that will not work, before any work is done.
 
-    Parameters
-    ----------
-    paths : str or Path
-        The files to write, each a file of its own.
-    inputs : iterable of str or Path
-        The files that were read, none of which is ever overwritten.
-    suffixes : sequence of str
-        What a name may end in.
+    Each of the ``paths`` is a file of its own, none of them one of the ``inputs``, and its name
+    ends in one of the ``suffixes``.
     """
     read = {os.path.realpath(path) for path in inputs}
     taken: set[str] = set()

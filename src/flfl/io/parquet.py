@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,18 +21,12 @@ def read_parquet(path: Path, data: bytes) -> Columns:
         table = pa_parquet.read_table(pa.BufferReader(data))
         names = list(table.column_names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"this is not a readable Parquet file ({str(error).splitlines()[0][:80]})",
-            where=str(path),
-            remedy="Write the file again",
-        ) from None
-    twice = sorted({name for name in names if names.count(name) > 1})
+        problem = f"this is not a readable Parquet file ({str(error).splitlines()[0][:80]})"
+        raise InputError(problem, where=str(path), remedy="Write the file again") from None
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise InputError(
-            f"column names appear more than once: {listing(twice)}",
-            where=str(path),
-            remedy="Give every column its own name",
-        )
+        problem = f"column names appear more than once: {listing(sorted(twice))}"
+        raise InputError(problem, where=str(path), remedy="Give every column its own name")
     if not names or table.num_rows == 0:
         raise InputError("the file has no rows", where=str(path), remedy="Give readings")
     stored = (table.schema.pandas_metadata or {}).get("index_columns", [])

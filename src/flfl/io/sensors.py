@@ -34,16 +34,9 @@ SITE_NAMES = ("site", "owner", "agency", "operator")
 class Sensors:
     """What is known of the sensors, in the order of the readings.
 
-    Attributes
-    ----------
-    ids : tuple of str
-    coordinates : float array, sensors x 2, or None
-        Latitude and longitude in degrees, or x and y in metres.
-    kind : {"latlon", "metric"} or None
-    regions, sites : tuple of str or None
-        The region and the owner of each sensor.
-    notes : tuple of str
-        What was understood, in plain sentences.
+    ``coordinates`` (sensors x 2) are latitude and longitude in degrees or x and y in metres, as
+    ``kind`` says. ``regions`` and ``sites`` are the region and the owner of each sensor. ``notes``
+    say what was understood, in plain sentences.
     """
 
     ids: tuple[str, ...]
@@ -54,20 +47,11 @@ class Sensors:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def bare(cls, ids: Sequence[str]) -> Sensors:
-        """Sensors of which only the names are known."""
-        return cls(ids=tuple(ids))
-
-    @classmethod
     def of_table(cls, table: Table) -> Sensors:
         """What the file of readings itself says of its sensors: names, perhaps coordinates."""
-        notes = ("The coordinates are those in the file of readings.",)
-        return cls(
-            ids=table.sensor_ids,
-            coordinates=table.coordinates,
-            kind=table.coordinate_kind,
-            notes=() if table.coordinates is None else notes,
-        )
+        places, told = table.coordinates, "The coordinates are those in the file of readings."
+        notes = () if places is None else (told,)
+        return cls(table.sensor_ids, places, table.coordinate_kind, notes=notes)
 
     def subset(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sensors:
         """The chosen sensors (a mask or positions), in their order."""
@@ -96,14 +80,10 @@ class Sensors:
 def read_sensors(path: str | Path, ids: Sequence[str] | None = None) -> Sensors:
     """Read the file that describes the sensors, and put it in the order of the readings.
 
-    Parameters
-    ----------
-    path : str or Path
-        CSV or Parquet, one row a sensor: an id column (``sensor_id``, ``id``, ``station``, …),
-        ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``.
-    ids : sequence of str, optional
-        The sensors of the readings. Each must have a row; other rows are ignored, with a note. By
-        default all sensors of the file.
+    The file has one row a sensor: an id column (``sensor_id``, ``id``, ``station``, …),
+    ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``. Each of
+    the ``ids`` (by default all sensors of the file) must have a row; others are ignored, with a
+    note.
     """
     return _describe(read_columns(path), ids)
 
@@ -119,17 +99,7 @@ def sensors_from_frame(frame: pd.DataFrame, ids: Sequence[str]) -> Sensors:
 def read_sites(
     spec: str | Path, ids: Sequence[str], *, sensors_path: str | Path | None = None
 ) -> tuple[str, ...]:
-    """The owner of each sensor, from a file (sensor, site) or a column of the sensors file.
-
-    Parameters
-    ----------
-    spec : str or Path
-        The name of a file, or else of a column of ``sensors_path``.
-    ids : sequence of str
-        The sensors of the readings.
-    sensors_path : str or Path, optional
-        The file that describes the sensors.
-    """
+    """The owner of each sensor, from a file (sensor, site) or a column of the sensors file."""
     if Path(spec).is_file() or suffix_of(spec) in TEXT_SUFFIXES + PARQUET_SUFFIXES:
         columns = read_columns(spec)
         column = columns.find(SITE_NAMES)
@@ -146,10 +116,8 @@ def read_sites(
         )
     sites = _labels(columns, _rows(columns, ids), column)
     if sites is None:
-        raise columns.error(
-            f"there is no column for the site; the columns are {listing(columns.names, 8)}",
-            "Name the column site",
-        )
+        problem = f"there is no column for the site; the columns are {listing(columns.names, 8)}"
+        raise columns.error(problem, "Name the column site")
     return sites
 
 
@@ -158,25 +126,20 @@ def _describe(columns: Columns, ids: Sequence[str] | None) -> Sensors:
     ids = names if ids is None else ids
     rows = _rows(columns, ids)
     coordinates, kind = read_coordinates(columns, rows, ids)
-    ignored = [name for name in names if name not in set(ids)]
+    wanted = set(ids)
+    ignored = [name for name in names if name not in wanted]
     told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
-    return Sensors(
-        ids=tuple(ids),
-        coordinates=coordinates,
-        kind=kind,
-        regions=_labels(columns, rows, columns.find(REGION_NAMES)),
-        sites=_labels(columns, rows, columns.find(SITE_NAMES)),
-        notes=(told,) if ignored else (),
-    )
+    regions = _labels(columns, rows, columns.find(REGION_NAMES))
+    sites = _labels(columns, rows, columns.find(SITE_NAMES))
+    notes = (told,) if ignored else ()
+    return Sensors(tuple(ids), coordinates, kind, regions, sites, notes)
 
 
 def _id_column(columns: Columns) -> int:
     column = columns.find(ID_NAMES)
     if column is None:
-        raise columns.error(
-            f"no column names the sensors; the columns are {listing(columns.names, 8)}",
-            "Name the column sensor_id",
-        )
+        problem = f"no column names the sensors; the columns are {listing(columns.names, 8)}"
+        raise columns.error(problem, "Name the column sensor_id")
     return column
 
 
@@ -195,11 +158,9 @@ def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
             raise columns.error(problem, "Remove one of them", found[name], row)
     missing = [name for name in ids if name not in found]
     if missing:
-        raise columns.error(
-            f"{len(missing)} of {len(ids)} sensors of the readings have no row: {listing(missing)}",
-            "Add a row for each, or remove the sensors from the readings",
-            column=column,
-        )
+        problem = f"{len(missing)} of {len(ids)} sensors of the readings have no row"
+        remedy = "Add a row for each, or remove the sensors from the readings"
+        raise columns.error(f"{problem}: {listing(missing)}", remedy, column=column)
     return [found[name] for name in ids]
 
 

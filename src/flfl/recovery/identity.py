@@ -31,7 +31,7 @@ def run_id(
     >>> from flfl.io.read import from_frame
     >>> table = from_frame(np.array([[1.0, 2.0], [np.nan, 3.0]]))
     >>> one, same, other = (
-    ...     run_id(table, Sensors.bare(("0", "1")), {"seed": seed}) for seed in (0, 0, 1)
+    ...     run_id(table, Sensors(("0", "1")), {"seed": seed}) for seed in (0, 0, 1)
     ... )
     >>> len(one), one == same, one == other
     (16, True, False)

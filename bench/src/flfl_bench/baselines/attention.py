@@ -47,7 +47,7 @@ def region_graph(sensors: Sensors, n_neighbors: int) -> Graph:
 
     Examples
     --------
-    >>> region_graph(Sensors.bare(("a", "b")), 2).present.any()
+    >>> region_graph(Sensors(("a", "b")), 2).present.any()
     np.False_
     """
     M = len(sensors.ids)
