@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -27,7 +26,6 @@ Job = dict[str, Any]
 Task = Callable[[Job], dict[str, Any]]
 """From plain values to plain values; a function of a module, so that a new process finds it."""
 
-# Read by the numeric libraries when they are first imported, in the new process.
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -136,29 +134,16 @@ def _hire(task: Task) -> _Worker:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(task, there), daemon=True)
-    with _environment(_ONE_THREAD):
-        process.start()
+    process.start()
     # Only the worker holds its end now, so that its death closes the line.
     there.close()
     return _Worker(process, here)
 
 
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _work(task: Task, connection: Connection) -> None:
     """The worker's life: one job after the other, until nobody is left who asks."""
+    # For libraries that the task imports; threadpool_limits is for those that are there already.
+    os.environ.update(_ONE_THREAD)
     # Ctrl-C reaches every process of the terminal; the parent ends its workers, in silence.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()

@@ -44,19 +44,14 @@ _EMPTY = 3
 def check_recoverer(method: str | BaseRecoverer, **options: Any) -> None:
     """Hold a method to every law of the contract, on a small made-up network.
 
-    The laws, in this order: a value for every entry; every gap filled; known readings untouched;
-    the same bits for the same seed; DataFrame in, DataFrame out, rows found by their index, with
-    the numbers that the array gives; the input and the settings left alone; intervals of the
-    table's shape; other units give the same estimates in those, to five digits (unless the class
-    says ``_unit_free = False``); what was seen in an earlier fit or in ``transform`` does not
-    matter; a sensor without readings stays NaN and changes nothing for the others; a constant
-    sensor, one reading, two rows, slots that nobody observed, a single sensor, sensors without
-    coordinates and two at one place are survived; a table without readings is refused.
+    :data:`LAWS` names them. A class that says ``_unit_free = False`` is let off the law of units.
 
     Parameters
     ----------
-    method : a name of the registry, or an estimator, which is cloned and not fitted
-    options : constructor arguments, with a name
+    method : str or BaseRecoverer
+        A name of the registry, or an estimator, which is cloned and not fitted.
+    options : object
+        Constructor arguments, with a name.
 
     Raises
     ------
@@ -71,10 +66,10 @@ def check_recoverer(method: str | BaseRecoverer, **options: Any) -> None:
     estimator = create(method, **options) if isinstance(method, str) else method
     if options and not isinstance(method, str):
         raise InputError("options are for a name", remedy="Give them to the estimator itself")
-    trial = _Trial(estimator, *_network())
-    for law, check in _LAWS:
+    case = _Case(estimator, *_network())
+    for law, check in LAWS.items():
         try:
-            broken = check(trial)
+            broken = check(case)
         except Exception as error:
             # Whatever a method raises, its author is told under which law.
             broken = f"raised {type(error).__name__}: {error}"
@@ -90,7 +85,7 @@ def _network() -> tuple[pd.DataFrame, Sensors]:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _Case:
     """A method and the network it is tried on."""
 
     estimator: BaseRecoverer
@@ -113,50 +108,50 @@ class _Trial:
 Complaint = str | None
 
 
-def _shape(trial: _Trial) -> Complaint:
-    shape = np.shape(trial.fit().estimates_)
-    right = trial.values.shape
+def _shape(case: _Case) -> Complaint:
+    shape = np.shape(case.fit().estimates_)
+    right = case.values.shape
     return None if shape == right else f"gave {shape} estimates for a table of {right}"
 
 
-def _no_gaps(trial: _Trial) -> Complaint:
-    model = trial.fit()
-    gaps = int(np.isnan(np.asarray(model.transform(trial.values), dtype=float)).sum())
+def _no_gaps(case: _Case) -> Complaint:
+    model = case.fit()
+    gaps = int(np.isnan(np.asarray(model.transform(case.values), dtype=float)).sum())
     if gaps:
         return f"left {gaps} gaps"
     bad = int((~np.isfinite(model.estimates_)).sum())
     return f"has {bad} estimates that are no numbers" if bad else None
 
 
-def _untouched(trial: _Trial) -> Complaint:
-    filled = np.asarray(trial.fit().transform(trial.values))
-    changed = int((filled[trial.known] != trial.values.to_numpy()[trial.known]).sum())
+def _untouched(case: _Case) -> Complaint:
+    filled = np.asarray(case.fit().transform(case.values))
+    changed = int((filled[case.known] != case.values.to_numpy()[case.known]).sum())
     return f"altered {changed} of them" if changed else None
 
 
-def _frames(trial: _Trial) -> Complaint:
-    model = trial.fit()
-    filled = model.transform(trial.values)
+def _frames(case: _Case) -> Complaint:
+    model = case.fit()
+    filled = model.transform(case.values)
     if not isinstance(filled, pd.DataFrame):
         return f"gave a {type(filled).__name__} for a DataFrame"
-    same = filled.index.equals(trial.values.index) and filled.columns.equals(trial.values.columns)
+    same = filled.index.equals(case.values.index) and filled.columns.equals(case.values.columns)
     if not same:
         return "changed the index or the columns"
     some = slice(40, 60)
-    if not model.transform(trial.values[some]).equals(filled[some]):
+    if not model.transform(case.values[some]).equals(filled[some]):
         return "fills some of the rows otherwise than all of them"
     # A bare index: an array has no clock, and a season may be read from one.
-    plain = trial.values.reset_index(drop=True)
-    framed, array = (trial.fit(values).estimates_ for values in (plain, plain.to_numpy()))
+    plain = case.values.reset_index(drop=True)
+    framed, array = (case.fit(values).estimates_ for values in (plain, plain.to_numpy()))
     return None if np.array_equal(framed, array) else "estimates otherwise for an array"
 
 
-def _input_alone(trial: _Trial) -> Complaint:
-    wide, frame = np.array(trial.values, order="C"), trial.values.copy()
-    tables = ((wide, trial.sensors), _first_sensor(wide, trial.sensors), (frame, trial.sensors))
+def _input_alone(case: _Case) -> Complaint:
+    wide, frame = np.array(case.values, order="C"), case.values.copy()
+    tables = ((wide, case.sensors), _first_sensor(wide, case.sensors), (frame, case.sensors))
     for values, sensors in tables:
         before = np.array(values)
-        model = trial.fit(values, sensors)
+        model = case.fit(values, sensors)
         model.transform(values)
         if not np.array_equal(np.asarray(values), before, equal_nan=True):
             kind = "DataFrame" if values is frame else "table"
@@ -164,17 +159,17 @@ def _input_alone(trial: _Trial) -> Complaint:
     return None
 
 
-def _settings_alone(trial: _Trial) -> Complaint:
-    model = clone(trial.estimator)
+def _settings_alone(case: _Case) -> Complaint:
+    model = clone(case.estimator)
     before = model.get_params(deep=False)
-    after = model.fit(trial.values.copy(), sensors=trial.sensors).get_params(deep=False)
+    after = model.fit(case.values.copy(), sensors=case.sensors).get_params(deep=False)
     changed = [name for name, value in after.items() if value is not before[name]]
     return f"set {changed[0]} itself" if changed else None
 
 
-def _intervals(trial: _Trial) -> Complaint:
-    for values in (trial.values, trial.values.assign(**{str(_EMPTY): np.nan})):
-        bounds = trial.fit(values).interval()
+def _intervals(case: _Case) -> Complaint:
+    for values in (case.values, case.values.assign(**{str(_EMPTY): np.nan})):
+        bounds = case.fit(values).interval()
         if bounds is None:
             return None
         shapes = [np.shape(bound) for bound in bounds]
@@ -187,89 +182,80 @@ def _intervals(trial: _Trial) -> Complaint:
     return None
 
 
-def _repeats(trial: _Trial) -> Complaint:
-    one, two = (trial.fit().estimates_ for _ in range(2))
+def _repeats(case: _Case) -> Complaint:
+    one, two = (case.fit().estimates_ for _ in range(2))
     return None if np.array_equal(one, two) else "gave other estimates the second time"
 
 
-def _units(trial: _Trial) -> Complaint:
-    if not trial.estimator._unit_free:
+def _units(case: _Case) -> Complaint:
+    if not case.estimator._unit_free:
         return None
-    plain, scaled = trial.fit().estimates_, trial.fit(1000 * trial.values - 7).estimates_
+    plain, scaled = case.fit().estimates_, case.fit(1000 * case.values - 7).estimates_
     away = float(np.abs(scaled - (1000 * plain - 7)).max()) / float(np.abs(scaled).max())
     return None if away < 1e-5 else f"is off by {away:.1g} of the largest estimate at 1000 x - 7"
 
 
-def _only_what_is_fitted(trial: _Trial) -> Complaint:
-    fresh = trial.fit().estimates_
-    poisoned = trial.values.fillna(_POISON)
-    model = trial.fit(poisoned).fit(trial.values, sensors=trial.sensors)
+def _only_what_is_fitted(case: _Case) -> Complaint:
+    fresh = case.fit().estimates_
+    poisoned = case.values.fillna(_POISON)
+    model = case.fit(poisoned).fit(case.values, sensors=case.sensors)
     if not np.array_equal(model.estimates_, fresh):
         return "remembers the table of an earlier fit"
-    before = model.transform(trial.values)
+    before = model.transform(case.values)
     model.transform(poisoned)
-    after = model.transform(trial.values)
+    after = model.transform(case.values)
     return None if np.array_equal(before, after) else "learned from a table given to transform"
 
 
-def _empty_sensor(trial: _Trial) -> Complaint:
-    values = trial.values.copy()
+def _empty_sensor(case: _Case) -> Complaint:
+    values = case.values.copy()
     values.iloc[:, _EMPTY] = np.nan
-    estimates = trial.fit(values).estimates_
+    estimates = case.fit(values).estimates_
     if not np.isnan(estimates[:, _EMPTY]).all():
         return "made up values for it"
     others = np.arange(values.shape[1]) != _EMPTY
-    without = trial.fit(values.loc[:, others], trial.sensors.subset(others)).estimates_
+    without = case.fit(values.loc[:, others], case.sensors.subset(others)).estimates_
     same = np.allclose(estimates[:, others], without, rtol=1e-9)
     return None if same else "estimates the others otherwise than without it"
 
 
-def _finite(trial: _Trial, values: pd.DataFrame | Array, sensors: Sensors) -> Complaint:
-    bad = int((~np.isfinite(trial.fit(values, sensors).estimates_)).sum())
-    return f"gave {bad} estimates that are no numbers" if bad else None
+Change = Callable[[pd.DataFrame, Sensors], tuple[pd.DataFrame | Array, Sensors]]
 
 
-def _one_reading(trial: _Trial) -> Complaint:
-    values = trial.values.copy()
+def _survives(*changes: Change) -> Callable[[_Case], Complaint]:
+    """The law that every estimate is a number after each of these changes to the network."""
+
+    def check(case: _Case) -> Complaint:
+        for change in changes:
+            estimates = case.fit(*change(case.values.copy(), case.sensors)).estimates_
+            bad = int((~np.isfinite(estimates)).sum())
+            if bad:
+                return f"gave {bad} estimates that are no numbers"
+        return None
+
+    return check
+
+
+def _one_reading(values: pd.DataFrame, sensors: Sensors) -> tuple[pd.DataFrame, Sensors]:
     values.iloc[1:, 0] = np.nan
     values.iloc[0, 0] = 5.0
-    return _finite(trial, values, trial.sensors)
+    return values, sensors
 
 
-def _two_rows(trial: _Trial) -> Complaint:
-    return _finite(trial, trial.values.bfill().iloc[:2], trial.sensors)
-
-
-def _constant(trial: _Trial) -> Complaint:
-    values = trial.values.copy()
-    values.iloc[:, 1] = 3.0
-    return _finite(trial, values, trial.sensors) or _finite(trial, 0 * values + 3, trial.sensors)
-
-
-def _empty_slots(trial: _Trial) -> Complaint:
-    values = trial.values.copy()
+def _empty_slots(values: pd.DataFrame, sensors: Sensors) -> tuple[pd.DataFrame, Sensors]:
     values.iloc[[0, *range(40, 45), -1]] = np.nan
-    return _finite(trial, values, trial.sensors)
+    return values, sensors
 
 
-def _single_sensor(trial: _Trial) -> Complaint:
-    values, sensors = _first_sensor(trial.values.to_numpy(), trial.sensors)
-    return _finite(trial, values, sensors)
-
-
-def _no_places(trial: _Trial) -> Complaint:
-    return _finite(trial, trial.values, Sensors(trial.sensors.ids))
-
-
-def _one_place(trial: _Trial) -> Complaint:
-    places = np.array(trial.sensors.coordinates)
+def _one_place(values: pd.DataFrame, sensors: Sensors) -> tuple[pd.DataFrame, Sensors]:
+    places = np.array(sensors.coordinates)
     places[1] = places[0]
-    return _finite(trial, trial.values, replace(trial.sensors, coordinates=places))
+    return values, replace(sensors, coordinates=places)
 
 
-def _nothing_known(trial: _Trial) -> Complaint:
+def _nothing_known(case: _Case) -> Complaint:
     try:
-        trial.fit(trial.values * np.nan)
+        case.fit(case.values * np.nan)
     except InputError:
         return None
     return "fitted it without an InputError"
@@ -279,24 +265,32 @@ def _first_sensor(values: Array, sensors: Sensors) -> tuple[Array, Sensors]:
     return values[:, :1].copy(), sensors.subset(np.arange(1))
 
 
-_LAWS: tuple[tuple[str, Callable[[_Trial], Complaint]], ...] = (
-    ("every entry has an estimate", _shape),
-    ("every gap is filled", _no_gaps),
-    ("known readings are untouched", _untouched),
-    ("the same seed gives the same bits", _repeats),
-    ("a DataFrame comes back as it is, and counts as its array", _frames),
-    ("the input is left alone", _input_alone),
-    ("settings are left alone", _settings_alone),
-    ("intervals have the shape of the table", _intervals),
-    ("other units give the same estimates in those units", _units),
-    ("only the table that was fitted matters", _only_what_is_fitted),
-    ("a sensor without readings stays NaN and hurts nobody", _empty_sensor),
-    ("a constant sensor is survived", _constant),
-    ("one reading is enough", _one_reading),
-    ("two rows are enough", _two_rows),
-    ("slots that nobody observed are survived", _empty_slots),
-    ("a single sensor is survived", _single_sensor),
-    ("sensors without coordinates are survived", _no_places),
-    ("two sensors at one place are survived", _one_place),
-    ("a table without readings is refused", _nothing_known),
-)
+LAWS: dict[str, Callable[[_Case], Complaint]] = {
+    "every entry has an estimate": _shape,
+    "every gap is filled": _no_gaps,
+    "known readings are untouched": _untouched,
+    "the same seed gives the same bits": _repeats,
+    "a DataFrame comes back as it is, and counts as its array": _frames,
+    "the input is left alone": _input_alone,
+    "settings are left alone": _settings_alone,
+    "intervals have the shape of the table": _intervals,
+    "other units give the same estimates in those units": _units,
+    "only the table that was fitted matters": _only_what_is_fitted,
+    "a sensor without readings stays NaN and hurts nobody": _empty_sensor,
+    "a constant sensor is survived": _survives(
+        lambda values, sensors: (values.assign(**{values.columns[1]: 3.0}), sensors),
+        lambda values, sensors: (0 * values + 3, sensors),
+    ),
+    "one reading is enough": _survives(_one_reading),
+    "two rows are enough": _survives(lambda values, sensors: (values.bfill().iloc[:2], sensors)),
+    "slots that nobody observed are survived": _survives(_empty_slots),
+    "a single sensor is survived": _survives(
+        lambda values, sensors: _first_sensor(values.to_numpy(), sensors)
+    ),
+    "sensors without coordinates are survived": _survives(
+        lambda values, sensors: (values, Sensors(sensors.ids))
+    ),
+    "two sensors at one place are survived": _survives(_one_place),
+    "a table without readings is refused": _nothing_known,
+}
+"""What every method here obeys, in the order in which it is checked."""

@@ -28,6 +28,8 @@ CHECK_EVERY = 10
 SCORES = 4
 """Numbers of a score: squared error and count, of the readings kept back and of those in use."""
 _FEWEST_HELD = 30
+_LEAST_GAIN = 1e-3
+"""A smaller relative gain counts as none."""
 
 
 @dataclass(frozen=True)
@@ -272,74 +274,36 @@ def hold_back(known: Mask, rng: np.random.Generator, share: float = 0.05) -> Mas
     return held
 
 
-class EarlyStop:
-    """Keeps the best state, says when to stop, and refuses to go on with numbers that ran away.
+def train(form: Form, rounds: int, traffic: Traffic, patience: int = 10) -> Array:
+    """Rounds until the readings kept back say stop; the estimates of the best state.
 
     Parameters
     ----------
     patience : int
-        Checks without a gain before the run stops.
-    tolerance : float
-        A relative gain below this is none.
-
-    Examples
-    --------
-    >>> stop = EarlyStop(patience=2)
-    >>> [stop.check(error, state) for state, error in enumerate([3.0, 1.0, 2.0, 2.0])]
-    [False, False, False, True]
-    >>> stop.best
-    1
-    """
-
-    def __init__(self, patience: int = 10, tolerance: float = 1e-3) -> None:
-        self.patience = patience
-        self.tolerance = tolerance
-        self.best: Any = None
-        self.lowest = np.inf
-        self._first: float | None = None
-        self._idle = 0
-
-    def check(self, error: float, state: Any) -> bool:
-        """Whether to stop, given the error of readings that were kept back.
-
-        Raises
-        ------
-        DivergedError
-            When the first state already is no number, or the error is a thousand times that of
-            the first state.
-        """
-        first = error if self._first is None else self._first
-        self._first = first
-        if not np.isfinite(error) or error > 1e3 * max(first, 1e-12):
-            if self.best is None or self.lowest >= first:
-                raise DivergedError(f"the error of the readings kept back rose to {error:.3g}")
-            return True
-        clearly = error < (1 - self.tolerance) * self.lowest
-        if error < self.lowest:
-            self.lowest, self.best = error, state
-        self._idle = 0 if clearly else self._idle + 1
-        return self._idle >= self.patience
-
-
-def train(form: Form, rounds: int, traffic: Traffic, patience: int = 10) -> Array:
-    """Rounds until the readings kept back say stop; the estimates of the best state.
+        Scores without a clear gain before the run stops.
 
     Raises
     ------
     DivergedError
-        When the error runs away and no better state was seen before.
+        When the error is no number or a thousand times the first one, and no better state than
+        the first was seen before.
     """
-    stop = EarlyStop(patience)
+    first, lowest, best, idle = np.nan, np.inf, -1, 0
     for t in range(rounds + 1):
         if t % CHECK_EVERY == 0 or t == rounds:
             held, n_held, used, n_used = form.score().tolist()
             # A handful of readings kept back is a lottery: then those learned from judge.
             error = held / n_held if n_held >= _FEWEST_HELD else used / max(n_used, 1.0)
-            done = stop.check(error, t)
-            if stop.best == t:
+            first = error if t == 0 else first
+            lost = not np.isfinite(error) or error > 1e3 * max(first, 1e-12)
+            if lost and (best < 0 or lowest >= first):
+                raise DivergedError(f"the error of the readings kept back rose to {error:.3g}")
+            idle = 0 if error < (1 - _LEAST_GAIN) * lowest else idle + 1
+            if error < lowest:
+                lowest, best = error, t
                 form.keep()
-            if done and t < rounds:
-                traffic.notes.append(f"stopped after {t} rounds, kept the state of {stop.best}")
+            if (lost or idle >= patience) and t < rounds:
+                traffic.notes.append(f"stopped after {t} rounds, kept the state of {best}")
                 break
         if t < rounds:
             with np.errstate(over="ignore", invalid="ignore"):

@@ -10,43 +10,15 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines.attention import (
-    Dice,
-    Graph,
-    Home,
-    Layer,
-    among,
-    attend,
-    client_streams,
-    homes_of,
-    noise_like,
-    pseudo_slots,
-    region_graph,
-    roll,
-    rows_sent,
-    start_layer,
-)
+from flfl_bench.baselines import attention, neural
 from flfl_bench.baselines.federation import WORD, Post
-from flfl_bench.baselines.neural import (
-    Adam,
-    NeuralBatch,
-    NeuralRecoverer,
-    Readings,
-    Tree,
-    adam_start,
-    adam_step,
-    double,
-    jax,
-    jitted,
-    jnp,
-    single,
-)
+from flfl_bench.baselines.neural import jax, jitted, jnp, single
 
 
 class Shared(NamedTuple):
     """What the server holds: the attention layer and the slots Q (N x d)."""
 
-    layer: Layer
+    layer: attention.Layer
     Q: Any
 
 
@@ -57,7 +29,7 @@ class Private(NamedTuple):
     """
 
     own: Any
-    adam: Adam
+    adam: neural.Adam
     others: Any
     met: Any
 
@@ -72,30 +44,35 @@ class Rules(NamedTuple):
 
 def start_shared(slots: int, d: int, rng: np.random.Generator) -> Shared:
     """Small slots, so that the first estimates are near each sensor's mean."""
-    return Shared(start_layer(d, rng), single(0.1 * rng.standard_normal((slots, d))))
+    return Shared(attention.start_layer(d, rng), single(0.1 * rng.standard_normal((slots, d))))
 
 
 def start_private(stream: np.random.Generator, d: int, n_neighbors: int) -> Private:
     """A client's own embedding; it has met no neighbour yet."""
     own = single(stream.standard_normal(d))
     nobody = jnp.zeros((n_neighbors, d), np.float32), jnp.zeros(n_neighbors, bool)
-    return Private(own, adam_start(own), *nobody)
+    return Private(own, neural.adam_start(own), *nobody)
 
 
-def embed(shared: Shared, own: Any, private: Private, home: Home) -> Any:
+def embed(shared: Shared, own: Any, private: Private, home: attention.Home) -> Any:
     """``h_i``: the own node, plus attention over its slots, plus attention over its neighbours."""
-    by_slots = attend(shared.layer, own, shared.Q, home.train)
-    return own + by_slots + attend(shared.layer, own, private.others, private.met)
+    by_slots = attention.attend(shared.layer, own, shared.Q, home.train)
+    return own + by_slots + attention.attend(shared.layer, own, private.others, private.met)
 
 
-def squared_error(shared: Shared, own: Any, private: Private, home: Home) -> Any:
+def squared_error(shared: Shared, own: Any, private: Private, home: attention.Home) -> Any:
     """A client's loss: the sum, as the mean's gradients would drown in the noise."""
     estimates = shared.Q @ embed(shared, own, private, home)
     return jnp.sum(jnp.where(home.train, estimates - home.z, 0.0) ** 2)
 
 
 def client_part(
-    shared: Shared, private: Private, home: Home, dice: Dice, normals: Any, rules: Rules
+    shared: Shared,
+    private: Private,
+    home: attention.Home,
+    dice: attention.Dice,
+    normals: Any,
+    rules: Rules,
 ) -> tuple[Shared, Any, Private]:
     """A client's round: gradients it uploads, the slots they are about, and what it keeps.
 
@@ -103,18 +80,18 @@ def client_part(
     of the real ones.
     """
     gradient, for_own = jax.grad(squared_error, argnums=(0, 1))(shared, private.own, private, home)
-    chosen = pseudo_slots(dice, home.order, home.unobserved)
+    chosen = attention.pseudo_slots(dice, home.order, home.unobserved)
     fake = _alike(gradient.Q, home.train, normals)
     Q = gradient.Q.at[chosen].set(fake, mode="drop")
-    touched = home.train | among(chosen, len(home.z))
+    touched = home.train | attention.among(chosen, len(home.z))
     noisy = jax.tree_util.tree_map(
         lambda g, noise: jnp.clip(g, -rules.clip, rules.clip) + rules.noise * noise,
         Shared(gradient.layer, Q),
-        noise_like(gradient, dice),
+        attention.noise_like(gradient, dice),
     )
     upload = noisy._replace(Q=jnp.where(touched[:, None], noisy.Q, 0.0))
     mean = for_own / jnp.maximum(jnp.sum(home.train), 1)
-    own, adam = adam_step(private.own, mean, private.adam, rules.rate)
+    own, adam = neural.adam_step(private.own, mean, private.adam, rules.rate)
     return upload, touched, private._replace(own=own, adam=adam)
 
 
@@ -131,16 +108,16 @@ def _alike(rows: Any, real: Any, normals: Any) -> Any:
 
 
 def server_step(
-    shared: Shared, adam: Adam, sums: Shared, clients: Any, observers: Any, rate: Any
-) -> tuple[Shared, Adam]:
+    shared: Shared, adam: neural.Adam, sums: Shared, clients: Any, observers: Any, rate: Any
+) -> tuple[Shared, neural.Adam]:
     """The layer by the mean over clients, a slot by the mean over those who sent it."""
     layer = jax.tree_util.tree_map(lambda g: g / clients, sums.layer)
     mean = Shared(layer, sums.Q / jnp.maximum(observers, 1)[:, None])
-    return adam_step(shared, mean, adam, rate)
+    return neural.adam_step(shared, mean, adam, rate)
 
 
 @jitted
-def all_estimates(shared: Shared, private: Private, homes: Home) -> Any:
+def all_estimates(shared: Shared, private: Private, homes: attention.Home) -> Any:
     """All rows, (M, N)."""
     h = jax.vmap(lambda own, home: embed(shared, own.own, own, home))(private, homes)
     return h @ shared.Q.T
@@ -149,13 +126,13 @@ def all_estimates(shared: Shared, private: Private, homes: Home) -> Any:
 @jitted
 def joint_step(
     shared: Shared,
-    adam: Adam,
+    adam: neural.Adam,
     private: Private,
-    homes: Home,
-    dice: Dice,
+    homes: attention.Home,
+    dice: attention.Dice,
     normals: Any,
     rules: Rules,
-) -> tuple[Shared, Adam, Private]:
+) -> tuple[Shared, neural.Adam, Private]:
     """A round of all clients and the server."""
     uploads, touched, private = jax.vmap(
         lambda one, home, drawn, normal: client_part(shared, one, home, drawn, normal, rules)
@@ -167,29 +144,34 @@ def joint_step(
     return *server_step(shared, adam, sums, jnp.sum(ones), observers, rules.rate), private
 
 
-class Together(NeuralBatch):
+class Together(neural.NeuralBatch):
     """All clients, the server and the third party, which knows who is near whom, at once."""
 
     def __init__(
-        self, model: FedGNN, readings: Readings, shared: Shared, graph: Graph, post: Post
+        self,
+        model: FedGNN,
+        readings: neural.Readings,
+        shared: Shared,
+        graph: attention.Graph,
+        post: Post,
     ) -> None:
         M, d = len(readings.Z), model.rank
-        self._streams = client_streams(model.random_state, M)
+        self._streams = attention.client_streams(model.random_state, M)
         alone = [start_private(stream, d, graph.ids.shape[1]) for stream in self._streams]
         private = jax.tree_util.tree_map(lambda *parts: jnp.stack(parts), *alone)
         layer = sum(a.size for a in shared.layer)
-        touched = int(rows_sent(readings, model.pseudo).sum())
+        touched = int(attention.rows_sent(readings, model.pseudo).sum())
         up = {"rows": touched, "gradient": M * layer + d * touched}
-        state = (shared, adam_start(shared), private)
+        state = (shared, neural.adam_start(shared), private)
         super().__init__(readings, post, state, M * (layer + shared.Q.size), up)
-        self._graph, self._homes = graph, homes_of(readings, graph.present)
+        self._graph, self._homes = graph, attention.homes_of(readings, graph.present)
         self._pseudo, self._refresh = model.pseudo, model.refresh
         self._rules = Rules(model.clip, model.noise, model.learning_rate)
 
-    def predict(self, state: Tree) -> Array:
+    def predict(self, state: neural.Tree) -> Array:
         """Estimates (M, N)."""
         shared, _, private = state
-        return double(all_estimates(shared, private, self._homes))
+        return neural.double(all_estimates(shared, private, self._homes))
 
     def round(self, number: int) -> None:
         """As for all, after the neighbours were met where it is time."""
@@ -203,14 +185,16 @@ class Together(NeuralBatch):
             self.post.count_down("neighbors", WORD * d * int(self._graph.present.sum()), M)
         super().round(number)
 
-    def step(self) -> Tree:
+    def step(self) -> neural.Tree:
         """The state after one more round."""
         d = self.state[2].own.shape[1]
         rolled = [
-            (roll(stream, self._pseudo), _normals(stream, self._pseudo, d))
+            (attention.roll(stream, self._pseudo), _normals(stream, self._pseudo, d))
             for stream in self._streams
         ]
-        dice = Dice(*(np.stack(part) for part in zip(*(one for one, _ in rolled), strict=True)))
+        dice = attention.Dice(
+            *(np.stack(part) for part in zip(*(one for one, _ in rolled), strict=True))
+        )
         normals = np.stack([one for _, one in rolled])
         return joint_step(*self.state, self._homes, dice, normals, self._rules)
 
@@ -220,7 +204,7 @@ def _normals(stream: np.random.Generator, pseudo: int, d: int) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FedGNN(NeuralRecoverer):
+class FedGNN(neural.NeuralRecoverer):
     """Attention over a sensor's observed slots and its neighbours' fixed embeddings.
 
     A client keeps its own embedding; of the gradients of the shared layer and slots it uploads,
@@ -257,17 +241,21 @@ class FedGNN(NeuralRecoverer):
     rounds: Count = 200
     random_state: Whole = 0
 
-    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+    def at_once(
+        self, readings: neural.Readings, sensors: Sensors, post: Post
+    ) -> neural.NeuralBatch:
         """All clients, the server and the third party."""
         rng = np.random.default_rng([self.random_state, 1])
         shared = start_shared(readings.Z.shape[1], self.rank, rng)
-        return Together(self, readings, shared, region_graph(sensors, self.n_neighbors), post)
+        return Together(
+            self, readings, shared, attention.region_graph(sensors, self.n_neighbors), post
+        )
 
-    def _remark(self, readings: Readings) -> str:
+    def _remark(self, readings: neural.Readings) -> str:
         if self.noise == 0:
             return "fedgnn: without noise there is no epsilon"
         one, rounds, d = 2 * self.clip / self.noise, self.traffic_.rounds, self.rank
-        numbers = 2 * d * d + 2 * d + d * int(rows_sent(readings, self.pseudo).max())
+        numbers = 2 * d * d + 2 * d + d * int(attention.rows_sent(readings, self.pseudo).max())
         return (
             f"fedgnn: epsilon is {one:.3g} for one number of one round, {one * rounds:.3g} for it"
             f" over the {rounds} rounds, and {one * rounds * numbers:.3g} for the up to {numbers}"

@@ -10,45 +10,16 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
-from flfl_bench.baselines.attention import (
-    Dice,
-    Graph,
-    Home,
-    Layer,
-    among,
-    attend,
-    client_streams,
-    homes_of,
-    masked_softmax,
-    noise_like,
-    pseudo_slots,
-    region_graph,
-    roll_all,
-    rows_sent,
-    start_layer,
-)
+from flfl_bench.baselines import attention, neural
 from flfl_bench.baselines.federation import Post
-from flfl_bench.baselines.neural import (
-    Adam,
-    NeuralBatch,
-    NeuralRecoverer,
-    Readings,
-    Tree,
-    adam_start,
-    adam_step,
-    double,
-    jax,
-    jitted,
-    jnp,
-    single,
-)
+from flfl_bench.baselines.neural import jax, jitted, jnp, single
 
 
 class Model(NamedTuple):
     """The attention model: two layers, a vector for each of three relations, and their mixer."""
 
-    neighbors: Layer
-    slots: Layer
+    neighbors: attention.Layer
+    slots: attention.Layer
     relations: Any
     mixer: Any
 
@@ -88,8 +59,8 @@ class Upload(NamedTuple):
 def start(sensors: int, slots: int, d: int, rng: np.random.Generator) -> Shared:
     """Small slots, so that the first estimates are near each sensor's mean."""
     model = Model(
-        start_layer(d, rng),
-        start_layer(d, rng),
+        attention.start_layer(d, rng),
+        attention.start_layer(d, rng),
         single(0.1 * rng.standard_normal((3, d))),
         single(0.1 * rng.standard_normal(2 * d)),
     )
@@ -97,18 +68,18 @@ def start(sensors: int, slots: int, d: int, rng: np.random.Generator) -> Shared:
     return Shared(model, single(U), single(Q))
 
 
-def embed(view: View, home: Home) -> Any:
+def embed(view: View, home: attention.Home) -> Any:
     """``h_i``: a softmax over relations of what neighbours, slots and the sensor itself say."""
     model, own = view.model, view.own
-    by_neighbors = attend(model.neighbors, own, view.others, home.present)
-    faces = jnp.stack([by_neighbors, attend(model.slots, own, view.Q, home.train), own])
+    by_neighbors = attention.attend(model.neighbors, own, view.others, home.present)
+    faces = jnp.stack([by_neighbors, attention.attend(model.slots, own, view.Q, home.train), own])
     scores = jnp.concatenate([faces, model.relations], axis=1) @ model.mixer
     # A sensor without neighbours drops that branch.
     there = jnp.stack([jnp.any(home.present), jnp.any(home.train), True])
-    return masked_softmax(scores, there) @ faces
+    return attention.masked_softmax(scores, there) @ faces
 
 
-def rmse(view: View, home: Home, pseudo: Any, labels: Any) -> Any:
+def rmse(view: View, home: attention.Home, pseudo: Any, labels: Any) -> Any:
     """A client's loss, over its readings and the pseudo readings."""
     target, used = jnp.where(pseudo, labels, home.z), home.train | pseudo
     error = jnp.where(used, view.Q @ embed(view, home) - target, 0.0)
@@ -117,13 +88,13 @@ def rmse(view: View, home: Home, pseudo: Any, labels: Any) -> Any:
 
 
 def client_part(
-    view: View, home: Home, memory: Any, dice: Dice, privacy: Privacy
+    view: View, home: attention.Home, memory: Any, dice: attention.Dice, privacy: Privacy
 ) -> tuple[Upload, Any]:
     """A client's round: its upload, and the embedding it remembers for the next pseudo labels.
 
     Labels are the estimates under the last embedding, cut to the range of its own readings.
     """
-    pseudo = among(pseudo_slots(dice, home.order, home.unobserved), len(home.z))
+    pseudo = attention.among(attention.pseudo_slots(dice, home.order, home.unobserved), len(home.z))
     low = jnp.min(home.z, where=home.train, initial=0.0)
     high = jnp.max(home.z, where=home.train, initial=0.0)
     labels = jnp.clip(view.Q @ memory, low, high)
@@ -139,7 +110,7 @@ def client_part(
     return Upload(noisy, touched, jnp.sum(touched)), embed(view, home)
 
 
-def _noisy(gradient: View, masks: View, privacy: Privacy, dice: Dice) -> View:
+def _noisy(gradient: View, masks: View, privacy: Privacy, dice: attention.Dice) -> View:
     """Every array cut and noised; the noise follows the mean over what is sent of it."""
 
     def blur(array: Any, mask: Any, noise: Any) -> Any:
@@ -148,12 +119,12 @@ def _noisy(gradient: View, masks: View, privacy: Privacy, dice: Dice) -> View:
         cut = jnp.clip(array, -privacy.limit, privacy.limit)
         return jnp.where(mask, cut + privacy.noise * jnp.abs(mean) * noise, 0.0)
 
-    return jax.tree_util.tree_map(blur, gradient, masks, noise_like(gradient, dice))
+    return jax.tree_util.tree_map(blur, gradient, masks, attention.noise_like(gradient, dice))
 
 
 def server_step(
-    shared: Shared, adam: Adam, sums: Shared, weights: Shared, rate: Any, decay: Any
-) -> tuple[Shared, Adam]:
+    shared: Shared, adam: neural.Adam, sums: Shared, weights: Shared, rate: Any, decay: Any
+) -> tuple[Shared, neural.Adam]:
     """Weighted means of the gradients, a step of Adam, and decay of the rows that were touched."""
     each = jax.tree_util.tree_map
     gradient = Shared(
@@ -161,7 +132,7 @@ def server_step(
         sums.U / jnp.maximum(weights.U, 1.0)[:, None],
         sums.Q / jnp.maximum(weights.Q, 1.0)[:, None],
     )
-    moved, adam = adam_step(shared, gradient, adam, rate)
+    moved, adam = neural.adam_step(shared, gradient, adam, rate)
     U = moved.U - decay * shared.U * (weights.U > 0)[:, None]
     Q = moved.Q - decay * shared.Q * (weights.Q > 0)[:, None]
     return Shared(moved.model, U, Q), adam
@@ -176,7 +147,7 @@ _EVERY_CLIENT: Any = (None, 0, 0, None)
 
 
 @jitted
-def all_estimates(shared: Shared, ids: Any, homes: Home) -> Any:
+def all_estimates(shared: Shared, ids: Any, homes: attention.Home) -> Any:
     """All rows, (M, N)."""
     h = jax.vmap(embed, in_axes=(View(*_EVERY_CLIENT), 0))(views(shared, ids), homes)
     return h @ shared.Q.T
@@ -185,15 +156,15 @@ def all_estimates(shared: Shared, ids: Any, homes: Home) -> Any:
 @jitted
 def joint_step(
     shared: Shared,
-    adam: Adam,
+    adam: neural.Adam,
     memory: Any,
-    dice: Dice,
+    dice: attention.Dice,
     ids: Any,
-    homes: Home,
+    homes: attention.Home,
     privacy: Privacy,
     rate: Any,
     decay: Any,
-) -> tuple[Shared, Adam, Any]:
+) -> tuple[Shared, neural.Adam, Any]:
     """A round of all clients and the server."""
     uploads, memory = jax.vmap(
         lambda view, home, last, drawn: client_part(view, home, last, drawn, privacy),
@@ -209,35 +180,40 @@ def joint_step(
     return *server_step(shared, adam, sums, weights, rate, decay), memory
 
 
-class Together(NeuralBatch):
+class Together(neural.NeuralBatch):
     """All clients and the server at once."""
 
     def __init__(
-        self, model: FeSoG, readings: Readings, shared: Shared, graph: Graph, post: Post
+        self,
+        model: FeSoG,
+        readings: neural.Readings,
+        shared: Shared,
+        graph: attention.Graph,
+        post: Post,
     ) -> None:
         M, d = shared.U.shape
         size = M * sum(a.size for a in jax.tree_util.tree_leaves(shared.model))
         rows = d * (M + int(graph.present.sum()))
-        touched = int(rows_sent(readings, model.pseudo).sum())
+        touched = int(attention.rows_sent(readings, model.pseudo).sum())
         up = {"rows": touched, "gradient": size + rows + d * touched}
-        state = (shared, adam_start(shared), jnp.zeros((M, d), np.float32))
+        state = (shared, neural.adam_start(shared), jnp.zeros((M, d), np.float32))
         super().__init__(readings, post, state, size + rows + M * shared.Q.size, up)
-        self._streams, self._pseudo = client_streams(model.random_state, M), model.pseudo
-        self._ids, self._homes = jnp.asarray(graph.ids), homes_of(readings, graph.present)
+        self._streams, self._pseudo = attention.client_streams(model.random_state, M), model.pseudo
+        self._ids, self._homes = jnp.asarray(graph.ids), attention.homes_of(readings, graph.present)
         self._settings = (Privacy(model.clip, model.noise), model.learning_rate, model.decay)
 
-    def predict(self, state: Tree) -> Array:
+    def predict(self, state: neural.Tree) -> Array:
         """Estimates (M, N)."""
-        return double(all_estimates(state[0], self._ids, self._homes))
+        return neural.double(all_estimates(state[0], self._ids, self._homes))
 
-    def step(self) -> Tree:
+    def step(self) -> neural.Tree:
         """The state after one more round."""
-        dice = roll_all(self._streams, self._pseudo)
+        dice = attention.roll_all(self._streams, self._pseudo)
         return joint_step(*self.state, dice, self._ids, self._homes, *self._settings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FeSoG(NeuralRecoverer):
+class FeSoG(neural.NeuralRecoverer):
     """Each sensor's embedding comes from attention over its neighbours and its observed slots.
 
     The server holds sensors U, slots Q and the attention model; a client uploads cut and noisy
@@ -274,13 +250,17 @@ class FeSoG(NeuralRecoverer):
     rounds: Count = 200
     random_state: Whole = 0
 
-    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+    def at_once(
+        self, readings: neural.Readings, sensors: Sensors, post: Post
+    ) -> neural.NeuralBatch:
         """All clients and the server."""
         M, N = readings.Z.shape
         shared = start(M, N, self.rank, np.random.default_rng([self.random_state, 1]))
-        return Together(self, readings, shared, region_graph(sensors, self.n_neighbors), post)
+        return Together(
+            self, readings, shared, attention.region_graph(sensors, self.n_neighbors), post
+        )
 
-    def _remark(self, readings: Readings) -> str:
+    def _remark(self, readings: neural.Readings) -> str:
         return (
             "fesog: the noise follows each gradient's own mean, so it gives no epsilon; the slots"
             " of an upload are those observed and a few pseudo slots"

@@ -10,21 +10,9 @@ import numpy as np
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.estimators.base import Array
 from flfl.io.sensors import Sensors
+from flfl_bench.baselines import neural
 from flfl_bench.baselines.federation import Post
-from flfl_bench.baselines.neural import (
-    Adam,
-    NeuralBatch,
-    NeuralRecoverer,
-    Readings,
-    Tree,
-    adam_start,
-    adam_step,
-    double,
-    jax,
-    jitted,
-    jnp,
-    single,
-)
+from flfl_bench.baselines.neural import jax, jitted, jnp, single
 
 _CLIP = 5.0
 """The longest gradient of the server's weights."""
@@ -135,21 +123,21 @@ def joint_loss(theta: Theta, Z: Any, train: Any, sizes: Sizes) -> Any:
 
 
 def server_step(
-    theta: Theta, adam: Adam, gradient: Theta, count: Any, rate: Any, decay: Any
-) -> tuple[Theta, Adam]:
+    theta: Theta, adam: neural.Adam, gradient: Theta, count: Any, rate: Any, decay: Any
+) -> tuple[Theta, neural.Adam]:
     """Mean over the readings, decay of the generating networks, a cut to length, Adam."""
     each = jax.tree_util.tree_map
     gradient = each(lambda g: g / count, gradient)
     length = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree_util.tree_leaves(gradient)))
     gradient = each(lambda g: g * jnp.minimum(1.0, _CLIP / jnp.maximum(length, 1e-12)), gradient)
     decayed = Theta(*gradient[:2], *each(lambda g, w: g + decay * w, gradient[2:], theta[2:]))
-    return adam_step(theta, decayed, adam, rate)
+    return neural.adam_step(theta, decayed, adam, rate)
 
 
 @jitted
 def joint_step(
-    theta: Theta, adam: Adam, Z: Any, train: Any, rate: Any, decay: Any, sizes: Sizes
-) -> tuple[Theta, Adam]:
+    theta: Theta, adam: neural.Adam, Z: Any, train: Any, rate: Any, decay: Any, sizes: Sizes
+) -> tuple[Theta, neural.Adam]:
     """A round at once: the chain rule makes the joint gradient the pulled-back one."""
     gradient = jax.grad(joint_loss)(theta, Z, train, sizes)
     return server_step(theta, adam, gradient, jnp.sum(train), rate, decay)
@@ -161,30 +149,36 @@ def joint_estimates(theta: Theta, sizes: Sizes) -> Any:
     return jax.vmap(estimates)(generate_all(theta, sizes))
 
 
-class Together(NeuralBatch):
+class Together(neural.NeuralBatch):
     """All clients and the server in one joint pass."""
 
     def __init__(
-        self, readings: Readings, post: Post, theta: Theta, sizes: Sizes, rate: float, decay: float
+        self,
+        readings: neural.Readings,
+        post: Post,
+        theta: Theta,
+        sizes: Sizes,
+        rate: float,
+        decay: float,
     ) -> None:
         model = sizes.slots * sizes.s + sizes.s * sizes.d + (sizes.d + 2) * sizes.hidden + 1
         down = sizes.sensors * model
         up = {"gradient": down + sizes.sensors}
-        super().__init__(readings, post, (theta, adam_start(theta)), down, up)
+        super().__init__(readings, post, (theta, neural.adam_start(theta)), down, up)
         self._sizes, self._steps = sizes, (rate, decay)
         self._data = single(readings.Z), jnp.asarray(readings.train)
 
-    def predict(self, state: Tree) -> Array:
+    def predict(self, state: neural.Tree) -> Array:
         """Estimates (M, N)."""
-        return double(joint_estimates(state[0], self._sizes))
+        return neural.double(joint_estimates(state[0], self._sizes))
 
-    def step(self) -> Tree:
+    def step(self) -> neural.Tree:
         """The weights and Adam's state after one more round."""
         return joint_step(*self.state, *self._data, *self._steps, self._sizes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MetaMF(NeuralRecoverer):
+class MetaMF(neural.NeuralRecoverer):
     """A meta network on the server generates every sensor's embeddings of the slots and network.
 
     Sensor i is sent ``Phi_i``, estimates its readings by ``relu(E_i W_i + b_i) w_i + v_i`` and
@@ -223,14 +217,16 @@ class MetaMF(NeuralRecoverer):
     rounds: Count = 300
     random_state: Whole = 0
 
-    def at_once(self, readings: Readings, sensors: Sensors, post: Post) -> NeuralBatch:
+    def at_once(
+        self, readings: neural.Readings, sensors: Sensors, post: Post
+    ) -> neural.NeuralBatch:
         """All clients and the server."""
         M, N = readings.Z.shape
         sizes = Sizes(M, N, self.rank, self.low_rank, self.memory, self.hidden)
         theta = start(sizes, np.random.default_rng([self.random_state, 1]))
         return Together(readings, post, theta, sizes, self.learning_rate, self.decay)
 
-    def _remark(self, readings: Readings) -> str:
+    def _remark(self, readings: neural.Readings) -> str:
         return (
             "metamf: the server generates every sensor's model, so it can compute every estimate"
             " itself; uploads carry neither noise nor encryption"
