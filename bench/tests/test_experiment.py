@@ -94,7 +94,7 @@ def test_files_are_read_beside_the_experiment(read, tmp_path):
         (DATA + RUN + "options = {rnak = 3}\n", "linear has no option rnak"),
         (
             DATA + RUN.replace('"linear", ', "") + "options = {rank = 0}\n",
-            "LFA",
+            "LFA: rank: 0 cannot be used",
         ),
         (
             DATA.replace("slots", "slot") + RUN,

@@ -13,10 +13,10 @@ from flfl_bench import figures, tables
 from flfl_bench.cells import json_text
 from flfl_bench.experiment import VIEWS
 from flfl_bench.figures import OUR_COLOUR, render
-from flfl_bench.headline import headline
 from flfl_bench.report import (
     SECTIONS,
     find_rows,
+    headline,
     page_text,
     sections,
     write_page,

@@ -22,33 +22,18 @@ from flfl.io.table import Table
 
 @dataclass(frozen=True)
 class Source:
-    """Where readings come from: a data set's name, two files, or made-up readings.
-
-    Attributes
-    ----------
-    name : as the experiment calls it; of a data set, where nothing else is given
-    readings, sensors : files
-    made : arguments of :func:`~flfl.datasets.synthetic.synthesize`, and its ``seed``, as JSON
-    """
+    """Where readings come from: two files, made-up readings, or else a data set of that name."""
 
     name: str
     readings: str | None = None
     sensors: str | None = None
     made: str | None = None
+    """Arguments of :func:`~flfl.datasets.synthetic.synthesize`, and its ``seed``, as JSON."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is run. Equal definitions have equal results, whatever their labels.
-
-    Attributes
-    ----------
-    source, fingerprint : the readings, and a digest of them
-    label : what the results call the method with these options
-    options : constructor arguments of the method, as JSON
-    audit : whether the configuration is also attacked
-    expected : seconds it may take, a guess that only orders the work
-    """
+    """What is run. Equal definitions have equal results, whatever their labels."""
 
     source: Source
     fingerprint: str
@@ -58,9 +43,12 @@ class Cell:
     label: str
     method: str
     options: str = "{}"
+    """Constructor arguments of the method, as JSON."""
     block_length: int | None = None
     audit: bool = False
+    """Whether the configuration is also attacked."""
     expected: float = 10.0
+    """Seconds it may take, a guess that only orders the work."""
 
     @property
     def definition(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from scikit_posthocs import critical_difference_diagram
 
 from flfl.methods import methods
 from flfl_bench import statistics
-from flfl_bench.headline import OURS
+from flfl_bench.statistics import OURS
 from flfl_bench.tables import short
 
 COLUMN = 3.4

@@ -9,7 +9,6 @@ from flfl_bench.baselines.fedmf import FedMF
 from flfl_bench.baselines.fedrec import FedRec
 from flfl_bench.baselines.fedrec_plus import FedRecPlus
 from flfl_bench.baselines.fesog import FeSoG
-from flfl_bench.baselines.graphtrss import GraphTRSS
 from flfl_bench.baselines.idw import IDW
 from flfl_bench.baselines.kalman_em import KalmanEM
 from flfl_bench.baselines.lfa import LFA
@@ -18,7 +17,7 @@ from flfl_bench.baselines.metamf import MetaMF
 from flfl_bench.baselines.rfrec import RFRec
 from flfl_bench.baselines.softimpute import SoftImpute
 from flfl_bench.baselines.trmf import TRMF
-from flfl_bench.baselines.tvgs import TVGS
+from flfl_bench.baselines.tvgs import TVGS, GraphTRSS
 
 _federated = partial(Method, federated=True)
 _neural = partial(_federated, needs="jax", extra="flfl-bench[neural]")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -33,8 +33,7 @@ ranks. What it leaves out:
 """
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(NamedTuple):
     """One cell of the paper's table."""
 
     mae: float

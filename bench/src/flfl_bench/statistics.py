@@ -19,6 +19,8 @@ from statsmodels.stats.multitest import multipletests
 
 CASE = ["data", "pattern", "rate"]
 LEVEL = 0.95
+OURS = "flfl"
+"""The label that the others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def scores(rows: pd.DataFrame, metric: str = "mae") -> pd.DataFrame:
 
     Examples
     --------
-    >>> rows = pd.DataFrame({"data": "D", "pattern": "random", "rate": 0.5,
-    ...     "label": ["a", "a", "b"], "seed": [0, 1, 0], "mae": [1.0, 3.0, np.nan],
+    >>> case = {"data": "D", "pattern": "random", "rate": 0.5}
+    >>> rows = pd.DataFrame({**case, "label": ["a", "a", "b"], "mae": [1.0, 3.0, np.nan],
     ...     "failed": [None, None, "ran away"]})
     >>> scores(rows).to_numpy().tolist()
     [[2.0, inf]]
@@ -141,11 +143,7 @@ def _finite_difference(theirs: np.ndarray, ours: np.ndarray) -> np.ndarray:
 def wilcoxon(difference: ArrayLike) -> float:
     """Two-sided p-value of the signed-rank test; 1 where nothing differs.
 
-    Examples
-    --------
-    Twelve wins of twelve: both signs of the extreme case, ``2 / 2**12``.
-
-    >>> wilcoxon(np.arange(1, 13.0)) == 2 / 2**12
+    >>> wilcoxon(np.arange(1, 13.0)) == 2 / 2**12  # all wins: both signs of the extreme case
     True
     """
     nonzero = np.asarray(difference, dtype=float)
@@ -156,11 +154,7 @@ def wilcoxon(difference: ArrayLike) -> float:
 def rank_biserial(difference: ArrayLike) -> float:
     """Matched-pairs rank-biserial correlation ``(R+ - R-) / (R+ + R-)``.
 
-    Examples
-    --------
-    Ranks 1, 2, 3, of which 1 is lost: ``(5 - 1) / 6``.
-
-    >>> round(rank_biserial([2.0, -1.0, 3.0]), 4)
+    >>> round(rank_biserial([2.0, -1.0, 3.0]), 4)  # ranks 1, 2, 3, of which 1 is lost: 4 / 6
     0.6667
     """
     nonzero = np.asarray(difference, dtype=float)
@@ -197,11 +191,7 @@ def rank(table: pd.DataFrame) -> Ranking | None:
 def critical_difference(methods: int, cases: int) -> float:
     """Nemenyi's: ``q_0.05 sqrt(k (k + 1) / (6 N))``, q of the studentized range over sqrt(2).
 
-    Examples
-    --------
-    The tables give q = 2.728 for five methods.
-
-    >>> round(critical_difference(5, 5), 3)
+    >>> round(critical_difference(5, 5), 3)  # q as in the tables
     2.728
     """
     q = float(stats.studentized_range.ppf(LEVEL, methods, np.inf)) / np.sqrt(2)
@@ -211,8 +201,6 @@ def critical_difference(methods: int, cases: int) -> float:
 def half_width(values: ArrayLike) -> float:
     """Half of the 95 % interval of a mean over seeds (Student's t); NaN for fewer than two.
 
-    Examples
-    --------
     >>> round(half_width([1.0, 2.0, 3.0]), 3)  # 4.303 / sqrt(3)
     2.484
     """

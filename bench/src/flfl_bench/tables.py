@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from flfl.report.content import figure
 from flfl_bench import paper, statistics
 from flfl_bench.statistics import CASE, half_width
 
@@ -43,25 +44,15 @@ class Grid:
 
     def latex(self) -> str:
         """LaTeX with the rules of the package ``booktabs``."""
+        header, *body = (" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
         columns = "l" + "r" * (len(self.header) - 1)
-        body = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in self.rows]
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\caption{{{_latex(self.title)}}}",
-                rf"\begin{{tabular}}{{{columns}}}",
-                r"\toprule",
-                " & ".join(_latex(cell) for cell in self.header) + r" \\",
-                r"\midrule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                r"\end{table}",
-            ]
-        )
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(self.title)}}}"]
+        lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule", *body]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
+_records: Callable[[pd.DataFrame], Iterator[Any]] = pd.DataFrame.itertuples
+"""The rows one by one, columns as attributes."""
 _BOLD = re.compile(r"^\*(.+)\*$")
 _SPECIAL = {c: f"\\{c}" for c in "&%#_{}$"} | {
     "±": r"$\pm$",
@@ -77,32 +68,14 @@ def _latex(text: str) -> str:
     return rf"\textbf{{{plain}}}" if bold else plain
 
 
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with so many digits that count; a dash for none."""
-    if value is None or not np.isfinite(value):
-        return "-"
-    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-
-
 def percent(share: float, digits: int = 1) -> str:
-    """A change in per cent with its sign.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(-0.031)
-    ('+25.0 %', '-3.1 %')
-    """
+    """A change in per cent with its sign, such as ``+25.0 %``."""
     return f"{100 * share:+.{digits}f} %" if np.isfinite(share) else "-"
 
 
 def short(name: str) -> str:
     """The paper's name of a data set where it has one."""
     return paper.DATA.get(name, name)
-
-
-def records(rows: pd.DataFrame) -> Iterator[Any]:
-    """The rows one by one, columns as attributes."""
-    yield from rows.itertuples()
 
 
 def accuracy(rows: pd.DataFrame, metric: str) -> Iterator[Grid]:
@@ -221,7 +194,7 @@ def exposure(rows: pd.DataFrame) -> Grid:
             f"{100 * row.readings_exposed:.1f} %",
             figure(row.numbers_per_reading, 3),
         ]
-        for row in records(audited)
+        for row in _records(audited)
     ]
     header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
     header += ["readings met", "numbers a reading"]
@@ -260,7 +233,7 @@ def growth(rows: pd.DataFrame) -> Grid:
             figure(row.peak_mb, 3),
             figure((row.bytes_up + row.bytes_down) / 1e6, 3),
         ]
-        for row in records(rows[rows["failed"].isna()])
+        for row in _records(rows[rows["failed"].isna()])
     ]
     return Grid(
         "Growth", ["method", "sensors", "slots", "MAE", "CPU s", "peak MB", "MB moved"], lines
@@ -274,6 +247,6 @@ def failures(rows: pd.DataFrame) -> Grid | None:
         return None
     lines = [
         [row.label, *(str(getattr(row, name)) for name in (*CASE, "seed")), row.failed]
-        for row in records(lost)
+        for row in _records(lost)
     ]
     return Grid("Cells that failed", ["method", *CASE, "seed", "reason"], lines)

@@ -7,8 +7,7 @@ import pytest
 from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError
 from flfl.paper.graph import laplacian
-from flfl_bench.baselines.graphtrss import GraphTRSS
-from flfl_bench.baselines.tvgs import TVGS
+from flfl_bench.baselines.tvgs import TVGS, GraphTRSS
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.smooth_recovery import recover_smooth
 

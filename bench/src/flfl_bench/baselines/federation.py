@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,15 +66,7 @@ class Message:
 
 @dataclass
 class Post:
-    """Carries messages, and counts them in the traffic.
-
-    Examples
-    --------
-    >>> post = Post(Traffic())
-    >>> post.count_up("gradient", nbytes=80, messages=2)
-    >>> post.traffic.bytes_up, post.traffic.messages_up["gradient"]
-    (80, 2)
-    """
+    """Carries messages, and counts them in the traffic."""
 
     traffic: Traffic
 
@@ -101,17 +93,13 @@ class Post:
             self.traffic.messages_down[kind] += messages
 
 
-class Scored(Protocol):
-    """Readings that estimates can be held against."""
-
-    def sums(self, estimates: Array) -> Array:
-        """The :data:`SCORES` of estimates (m, N)."""
-
-
 class Client(ABC):
-    """One sensor. It sees its own readings and the messages it is sent."""
+    """One sensor. It sees its own readings and the messages it is sent.
 
-    def __init__(self, readings: Scored) -> None:
+    ``readings.sums`` gives the :data:`SCORES` of estimates.
+    """
+
+    def __init__(self, readings: Any) -> None:
         self._readings = readings
 
     @abstractmethod
@@ -146,22 +134,6 @@ class Server(ABC):
         """Learn from one round's uploads, in the order of the clients."""
 
 
-class Form(Protocol):
-    """A federation that :func:`train` can lead."""
-
-    def score(self) -> Array:
-        """The sum of all clients' :data:`SCORES`."""
-
-    def keep(self) -> None:
-        """The present state is the best so far."""
-
-    def round(self, number: int) -> None:
-        """One round of training."""
-
-    def finish(self) -> Array:
-        """Estimates (M, N) of the best state, in each sensor's scaled units."""
-
-
 class ByMessage:
     """Server and clients: every number that a party learns reaches it in a message."""
 
@@ -172,7 +144,9 @@ class ByMessage:
 
     def score(self) -> Array:
         """Every client sums its errors, the server adds them."""
-        replies = [self.post.up(client.score(self.send(n))) for n, client in self.numbered()]
+        replies = [
+            self.post.up(client.score(self.send(n))) for n, client in enumerate(self.clients)
+        ]
         return np.sum([reply.body["sums"] for reply in replies], axis=0)
 
     def keep(self) -> None:
@@ -184,18 +158,14 @@ class ByMessage:
 
     def round(self, number: int) -> None:
         """The model goes down, uploads come up, the server moves."""
-        self.server.step([self.ask(n, client) for n, client in self.numbered()])
+        self.server.step([self.ask(n, client) for n, client in enumerate(self.clients)])
 
     def finish(self) -> Array:
         """The best model goes down, every client fills its own slots."""
         self.server.shared = self.server.best
         return np.vstack(
-            [client.estimate(self.send(n), best=True) for n, client in self.numbered()]
+            [client.estimate(self.send(n), best=True) for n, client in enumerate(self.clients)]
         )
-
-    def numbered(self) -> Sequence[tuple[int, Any]]:
-        """The clients and their numbers."""
-        return list(enumerate(self.clients))
 
     def send(self, number: int) -> Message:
         """The model on its way to a client."""
@@ -274,7 +244,7 @@ def hold_back(known: Mask, rng: np.random.Generator, share: float = 0.05) -> Mas
     return held
 
 
-def train(form: Form, rounds: int, traffic: Traffic, patience: int = 10) -> Array:
+def train(form: ByMessage | AtOnce, rounds: int, traffic: Traffic, patience: int = 10) -> Array:
     """Rounds until the readings kept back say stop; the estimates of the best state.
 
     Parameters

@@ -85,10 +85,7 @@ def moves(
     ``p_i += rate * mean_j (e_ij q_j - lambda p_i)``,
     ``q_j += rate / density * sum_i (e_ij p_i - lambda q_j)``, both from the old p and q.
 
-    Parameters
-    ----------
-    data : (m, N); P : (m, k); Q : (N, k)
-    density : average number of readings of a slot in the whole network
+    ``density`` is the average number of readings of a slot in the whole network.
 
     Examples
     --------

@@ -132,7 +132,7 @@ class NoisyNetwork(ByMessage):
         """Ordinary clients, their noise, denoisers, server."""
         denoisers = [client for client in self.clients if isinstance(client, Denoiser)]
         uploads = []
-        for n, client in self.numbered():
+        for n, client in enumerate(self.clients):
             uploads.append(self.ask(n, client))
             if isinstance(client, OrdinaryClient):
                 denoisers[n % len(denoisers)].receive(self.post.down(self.receive(client.noise)))
