@@ -134,7 +134,7 @@ def test_evaluate_is_the_same_every_time(run, files):
     def scores():
         result = run(
             "evaluate", readings, "--sensors", described, "--rate", "0.6",
-            "--methods", "linear,lfa", "--json",
+            "--methods", "linear,flfl", "--json", *QUICK,
         )  # fmt: skip
         return [(r["mae"], r["rmse"], r["bytes_up"]) for r in json.loads(result.stdout)["rows"]]
 
@@ -143,7 +143,7 @@ def test_evaluate_is_the_same_every_time(run, files):
 
 def test_methods_and_data_list(run):
     names = [m["name"] for m in json.loads(run("methods", "--json").stdout)["methods"]]
-    assert {"flfl-paper", "lfa", "linear", "pchip", "mean"} <= set(names)
+    assert {"flfl-paper", "alone", "linear", "pchip", "mean"} <= set(names)
     assert "germany_pm10" in run("data", "list").output
 
 
@@ -346,7 +346,6 @@ def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):
     readings, described = files
     given = ("recover", readings, "--sensors", described, "--out", tmp_path / "o.csv")
     wanted = {
-        "lfa": "brought to one place",
         "pooled": "brought to one place",
         "flfl-paper": "Nothing was added that would hide the readings",
         "mean": "no copy of one, left any site",

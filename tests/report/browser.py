@@ -5,14 +5,15 @@ import json
 from contextlib import contextmanager
 
 import numpy as np
-from selenium import webdriver
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.actions.action_builder import ActionBuilder
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
+import pytest
 
 from flfl.io.table import FLAGS
+
+webdriver = pytest.importorskip("selenium.webdriver")
+ActionChains, Keys = webdriver.ActionChains, webdriver.Keys
+builder = pytest.importorskip("selenium.webdriver.common.actions.action_builder")
+ActionBuilder = builder.ActionBuilder
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 
 SECONDS = 30
 
@@ -62,7 +63,7 @@ class OpenPage:
         )
 
     def find(self, selector):
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
+        return self.browser.find_element("css selector", selector)
 
     def click(self, selector):
         element = self.find(selector)

@@ -4,10 +4,9 @@ import base64
 
 import numpy as np
 import pytest
-from selenium.webdriver.common.keys import Keys
 
 from flfl.report.packing import stamps
-from report.browser import OpenPage, assert_arrived, assert_quiet, assert_shows
+from report.browser import Keys, OpenPage, assert_arrived, assert_quiet, assert_shows
 
 pytestmark = pytest.mark.slow
 

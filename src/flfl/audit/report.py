@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -43,20 +43,12 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Check:
-    """One check of the proof's assumptions: ``wrong`` names the sensors and what is wrong."""
-
-    name: str
-    wrong: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Report:
     """The findings of an audit and what they amount to.
 
-    ``bound`` is R^2 of a surprise, in the mean over readings, that its copy shows: 1 / (1 +
-    beta^2). ``case`` is the run with its truth, for attacks of one's own; None where nothing was
-    shared.
+    ``checks`` says, for each assumption of the proof, what is wrong with which sensors. ``bound``
+    is R^2 of a surprise, in the mean over readings, that its copy shows: 1 / (1 + beta^2). ``case``
+    is the run with its truth, for attacks of one's own; None where nothing was shared.
     """
 
     findings: Sequence[Finding]
@@ -68,7 +60,7 @@ class Report:
     share: float = 0.0
     secure: bool = False
     nights: int = 0
-    checks: Sequence[Check] = ()
+    checks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: float = 0.0
     notes: Sequence[str] = ()
     case: Case | None = field(default=None, repr=False)
@@ -81,7 +73,7 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether something left that is not in the copies, or the copies are not noisy enough."""
-        return bool(self.beaten) or any(one.wrong for one in self.checks)
+        return bool(self.beaten) or any(self.checks.values())
 
     @property
     def verdict(self) -> str:
@@ -91,7 +83,7 @@ class Report:
             return f"EXPOSED: plain uploads give {worst:.0%} of the readings to the coordinator."
         if not self.findings:
             return "Nothing was shared, so there is nothing to read."
-        wrong = [f"{one.name}: no ({'; '.join(one.wrong[:3])})" for one in self.checks if one.wrong]
+        wrong = [f"{name}: no ({'; '.join(bad[:3])})" for name, bad in self.checks.items() if bad]
         wrong += [
             f"{one.name} reads {one.excess:.2f} more of {one.excess_sensor} from the messages than"
             " from the copies"
@@ -118,7 +110,7 @@ class Report:
         plain = {key: value for key, value in vars(self).items() if key not in ("case", "findings")}
         return plain | {
             "attacks": [asdict(one) for one in self.findings],
-            "checks": [asdict(one) for one in self.checks],
+            "checks": [{"name": name, "wrong": list(bad)} for name, bad in self.checks.items()],
             "failed": self.failed,
             "verdict": self.verdict,
         }

@@ -86,7 +86,7 @@ def number_or_word(value: Any) -> float | str:
     try:
         number = float(value)
     except ValueError:
-        return str(value)
+        number = math.nan
     return number if math.isfinite(number) else str(value)
 
 
@@ -98,15 +98,12 @@ def limits(value: Any) -> tuple[float, float]:
     >>> limits("0,500"), limits([0, 500]), limits("0,")
     ((0.0, 500.0), (0.0, 500.0), (0.0, inf))
     """
+    parts = value.split(",") if isinstance(value, str) else value
     try:
-        low, high = value.split(",") if isinstance(value, str) else value
-        found = float(low if f"{low}" else -math.inf), float(high if f"{high}" else math.inf)
+        return Rules(bounds=[None if part == "" else float(part) for part in parts]).limits
     except (TypeError, ValueError):
-        found = (math.nan, math.nan)
-    if not found[0] < found[1]:
         remedy = "Give two numbers, the lower one first, or leave an end open: 0,500 or 0,"
-        raise InputError(f"{value!r} is not a pair of limits", remedy=remedy)
-    return found
+        raise InputError(f"{value!r} is not a pair of limits", remedy=remedy) from None
 
 
 def complete_method(
