@@ -6,6 +6,7 @@ from flfl.config import CoordinatorSettings, SiteSettings, read_settings
 from flfl.protocol.client import Client
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.finish import finish_run
 from flfl.protocol.network import shared_posterior
 from flfl.protocol.owner import Owner
 from flfl.protocol.schema import PROTOCOL
@@ -13,9 +14,7 @@ from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.service import home
-from flfl.service.agreement import Agreement
-from flfl.service.grid import TimeGrid
-from flfl.service.plan import place_of, plan_of
+from flfl.service.plan import agreement_of
 from flfl.service.tables import read_source, write_tables
 from flfl.transport import local
 
@@ -35,14 +34,10 @@ def in_one_process(coordinator, sites, folder):
     all that became public, and the traffic
     """
     settings = read_settings(CoordinatorSettings, coordinator)
-    given, place = settings.grid, place_of(settings.map)
-    grid = TimeGrid(given.start, given.step, given.slots)
     owners = sorted((read_settings(SiteSettings, path) for path in sites), key=lambda s: s.name)
     names = [owner.name for owner in owners]
-    agreement = Agreement(
-        settings.network, 1, "", grid, plan_of(settings.run, grid, place), settings.run.secure, "",
-        tuple(names), place.geography, place.centre,
-    )  # fmt: skip
+    agreement = agreement_of(settings, "")
+    grid = agreement.grid
     sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {owner.name: read_source(owner.readings, grid) for owner in owners}
     clients, traffic, infer = {}, Traffic(), shared_posterior()
@@ -59,6 +54,6 @@ def in_one_process(coordinator, sites, folder):
         out = owner.out.model_copy(
             update={"file": Path(folder) / owner.out.file.name, "flags": None}
         )
-        result = home.finish(clients[owner.name], owner, grid)
+        result = finish_run(clients[owner.name], home.effort_of(owner, grid))
         write_tables(out, taken[owner.name], grid, result)
     return run.network, traffic

@@ -10,7 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from flfl.protocol.messages import Answer, encode
 from flfl.protocol.schema import PROTOCOL
 from flfl.transport.link import Message
-from flfl.transport.packets import packets
+from flfl.transport.mqtt import packets
 
 
 def client_of(deployment, name):

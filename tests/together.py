@@ -5,16 +5,40 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from flfl.config import BrokerSettings, DeadlineSettings
 from flfl.errors import FLFLError
-from flfl.protocol.session import Coordinator, Site
+from flfl.protocol.messages import sender
+from flfl.protocol.session import Coordinator, Envelope, Site
 from flfl.protocol.traffic import Traffic
 from flfl.transport.dispatcher import Dispatcher, RefusedBySiteError
 from flfl.transport.link import COORDINATOR
 from flfl.transport.local import Tap
 from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
+
+
+class Watched:
+    """A coordinator whose messages ``tap`` is shown; it does not know."""
+
+    def __init__(self, coordinator: Coordinator, tap: Tap) -> None:
+        self._inner, self._tap = coordinator, tap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def start(self) -> list[Envelope]:
+        return self._sent(self._inner.start())
+
+    def receive(self, data: bytes) -> list[Envelope]:
+        self._tap("up", sender(data) or "", data)
+        return self._sent(self._inner.receive(data))
+
+    def _sent(self, envelopes: list[Envelope]) -> list[Envelope]:
+        for site, data in envelopes:
+            self._tap("down", site, data)
+        return envelopes
 
 
 def run(
@@ -64,7 +88,8 @@ def run(
                 raise FLFLError(f"no connection to the broker: {link.problem}")
         for thread in threads:
             thread.start()
-        dispatcher = Dispatcher(coordinator, centre, name, traffic, deadlines, tap=tap)
+        watched: Any = coordinator if tap is None else Watched(coordinator, tap)
+        dispatcher = Dispatcher(watched, centre, name, traffic, deadlines)
         dispatcher.begin()
         while not coordinator.done and not ended.is_set():
             heard = centre.next(min(dispatcher.check(), 0.1))

@@ -57,7 +57,7 @@ def lay_out(tmp_path, own_log):
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr(GridLink.__init__, "__defaults__", (0.001, 0.0))
+    monkeypatch.setattr(GridLink.__init__, "__defaults__", (0.001,))
     monkeypatch.setattr(flower, "_RETRY", 0.01)
     monkeypatch.setattr(flower, "_AGAIN", 0.2)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.transport.link import Message
-from flfl.transport.packets import Inbox, packets
+from flfl.transport.mqtt import Inbox, Topics, packets
 
 MESSAGE = Message("answer", "run", {"re": "abc", "n": 3}, bytes(range(256)) * 20)
 LARGEST = 10_000
@@ -112,9 +112,6 @@ def test_a_piece_that_somebody_damaged_spoils_one_sending_only():
 
 
 def test_no_name_escapes_its_branch():
-    pytest.importorskip("paho.mqtt")
-    from flfl.transport.mqtt import Topics
-
     topics = Topics("a/b+c#")
     for name in ("x/../y", "+", "#", "a b", "é"):
         topic = topics.of("from", name)

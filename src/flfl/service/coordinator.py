@@ -22,7 +22,6 @@ from flfl.config import CoordinatorSettings, read_settings
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.network import Network
-from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL, network_from_arrays, network_to_arrays
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator
@@ -31,10 +30,9 @@ from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
 from flfl.service.files import folder_name, load, save, save_bytes
-from flfl.service.grid import TimeGrid
 from flfl.service.keys import load_roster
 from flfl.service.logs import Metrics, start_logging
-from flfl.service.plan import Place, place_of, plan_of
+from flfl.service.plan import agreement_of
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Heard, Message
 
@@ -51,9 +49,7 @@ class Setup:
 
     settings: CoordinatorSettings
     roster: Roster
-    grid: TimeGrid
-    place: Place
-    plan: Plan
+    terms: Agreement
     quorum: int
     _lock: IO[bytes]
 
@@ -69,13 +65,9 @@ class Setup:
                 where=f"{path}: sites.quorum",
                 remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
             )
-        grid = TimeGrid(settings.grid.start, settings.grid.step, settings.grid.slots)
-        place = place_of(settings.map)
-        plan = plan_of(settings.run, grid, place)
+        terms = agreement_of(settings, roster.digest.hex())
         quorum = max(quorum, roster.threshold if settings.run.secure else 1)
-        return cls(
-            settings, roster, grid, place, plan, quorum, files.lock(settings.state, patience)
-        )
+        return cls(settings, roster, terms, quorum, files.lock(settings.state, patience))
 
     def close(self) -> None:
         """Let another process have the state folder."""
@@ -91,7 +83,7 @@ class Resting:
 class Gathering:
     """Sites are asked who can take part."""
 
-    call: str
+    announcement: Message
     ready: frozenset[str] = frozenset()
     unable: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,6 +92,7 @@ class Gathering:
 class Running:
     """A run is under way; ``done`` are the sites that have written their results."""
 
+    announcement: Message
     agreement: Agreement
     coordination: Coordination
     journal: DurableCoordinator
@@ -110,10 +103,6 @@ class Running:
     def run(self) -> str:
         """The run's name."""
         return self.agreement.run
-
-    def announcement(self) -> Message:
-        """The run as it is announced."""
-        return Message("plan", self.run, {}, to_bytes(self.agreement))
 
 
 class CoordinatorService:
@@ -187,8 +176,8 @@ class CoordinatorService:
         heard = self.link.next(seconds)
         if heard is None:
             return None
-        if heard.branch == "link" and isinstance(self.state, Running):
-            self.link.announce(self.state.announcement())
+        if heard.branch == "link" and not isinstance(self.state, Resting):
+            self.link.announce(self.state.announcement)
         elif heard.branch == "status":
             self._is_present(heard.name, {key: str(heard.status[key]) for key in heard.status})
         elif heard.branch == "from" and heard.name not in self.setup.roster.keys:
@@ -212,7 +201,7 @@ class CoordinatorService:
 
     def _take(self, site: str, message: Message) -> None:
         state, about = self.state, message.about
-        if isinstance(state, Gathering) and about.get("call") == state.call:
+        if isinstance(state, Gathering) and about.get("call") == state.announcement.about["call"]:
             unable = {name: why for name, why in state.unable.items() if name != site}
             if message.kind == "ready":
                 self.state = replace(state, ready=state.ready | {site}, unable=unable)
@@ -247,15 +236,11 @@ class CoordinatorService:
     def _gather(self) -> Agreement | None:
         """Ask who can take part, until all can or the time is up."""
         limit, names = self.settings.deadlines.gather_within, self.setup.roster.names
-        self.state = gathering = Gathering(uuid.uuid4().hex[:16])
-        call = Message("call", "", {"call": gathering.call}, to_bytes(self.setup.grid))
-        until, asked = time.monotonic() + limit, False
+        call = Message("call", "", {"call": uuid.uuid4().hex}, to_bytes(self.setup.terms.grid))
+        self.state, until = Gathering(call), time.monotonic() + limit
+        self.link.announce(call)
         while not self.stopping:
-            if self.link.connected and not asked:
-                asked = self.link.announce(call)
             heard = self._hear(0.5)
-            if heard is not None and heard.branch == "link":
-                asked = self.link.announce(call)
             assert isinstance(self.state, Gathering)
             ready = self.state.ready
             if len(ready) == len(names):
@@ -277,21 +262,11 @@ class CoordinatorService:
         return None
 
     def _agree(self, gathering: Gathering) -> Agreement:
-        setup, saved, secure = self.setup, self._saved(), self.settings.run.secure
-        agreement = Agreement(
-            network=self.settings.network,
-            number=int(saved["number"]) + 1,
-            call=gathering.call,
-            grid=setup.grid,
-            plan=setup.plan,
-            secure=secure,
-            roster=setup.roster.digest.hex() if secure else "",
-            sites=tuple(sorted(gathering.ready)),
-            geography=setup.place.geography,
-            centre=setup.place.centre,
-        )
+        number, call = int(self._saved()["number"]) + 1, str(gathering.announcement.about["call"])
+        sites = tuple(sorted(gathering.ready))
+        agreement = replace(self.setup.terms, number=number, call=call, sites=sites)
         save_bytes(self._folder(agreement.run) / AGREEMENT, to_bytes(agreement))
-        self._save(number=agreement.number, run=agreement.run)
+        self._save(number=number, run=agreement.run)
         return agreement
 
     def _continued(self, agreement: Agreement) -> Network | None:
@@ -317,25 +292,19 @@ class CoordinatorService:
         positions = agreement.grid.positions()
         earlier = self._continued(agreement)
         coordination = Coordination(agreement.plan, positions, traffic, earlier, progress)
-        inner = Coordinator(
-            coordination.program(),
-            PROTOCOL,
-            roster.names if agreement.secure else agreement.sites,
-            {},
-            agreement.run,
-            security=SecureServer(roster, agreement.run) if agreement.secure else None,
-        )
-        journal = DurableCoordinator(inner, self._folder(agreement.run) / JOURNAL)
-        dispatcher = Dispatcher(
-            journal, self.link, agreement.run, traffic, self.settings.deadlines, self.setup.quorum
-        )
-        return Running(agreement, coordination, journal, dispatcher)
+        run, program, deadlines = agreement.run, coordination.program(), self.settings.deadlines
+        names = roster.names if agreement.secure else agreement.sites
+        security = SecureServer(roster, run) if agreement.secure else None
+        inner = Coordinator(program, PROTOCOL, names, {}, run, security=security)
+        journal = DurableCoordinator(inner, self._folder(run) / JOURNAL)
+        quorum = self.setup.quorum
+        dispatcher = Dispatcher(journal, self.link, run, traffic, deadlines, quorum)
+        plan = Message("plan", run, {}, to_bytes(agreement))
+        return Running(plan, agreement, coordination, journal, dispatcher)
 
     def _run(self, running: Running) -> Network | None:
         """All that became public; None when the service was stopped before the end."""
-        while not self.link.connected and not self.stopping:
-            self._hear(0.5)
-        self.link.announce(running.announcement())
+        self.link.announce(running.announcement)
         agreement, dispatcher = running.agreement, running.dispatcher
         names = self.setup.roster.names if agreement.secure else agreement.sites
         dispatcher.begin(without=[name for name in names if name not in agreement.sites])

@@ -12,17 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.config import SiteSettings
-from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError, explained
 from flfl.model.basis import to_plane
 from flfl.protocol.added_error import AddedError
-from flfl.protocol.client import Client
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
-from flfl.protocol.finish import Effort, finish_at_home, finish_run, own_part
-from flfl.protocol.network import Network
-from flfl.protocol.owner import Owner, Table
-from flfl.secagg import Identity, Roster, SecureClient
+from flfl.protocol.finish import Effort
+from flfl.protocol.owner import Table
+from flfl.secagg import Identity, Roster
 from flfl.service import files
 from flfl.service.agreement import Agreement, AgreementError
 from flfl.service.grid import TimeGrid
@@ -93,33 +90,6 @@ class Home:
         """Let other processes have it."""
         self.copier.store.close()
         self._lock.close()
-
-    def client(
-        self, agreement: Agreement, taken: Snapshot, security: SecureClient | None
-    ) -> Client:
-        """The program of a run: clean readings with the copier on one side, messages on the
-        other."""
-        owner = Owner(
-            table_of(taken, self.settings.name, agreement), self.copier, floor_of(self.settings)
-        )
-        return Client(owner, agreement.plan, security)
-
-    def join(self, agreement: Agreement, network: Network, taken: Snapshot) -> Recovered:
-        """The result of a site that was not in a run, from what the run published.
-
-        What it released in earlier runs is still in the sums, and is taken off them.
-        """
-        table = table_of(taken, self.settings.name, agreement)
-        own, effort = (
-            own_part(table, network, self.copier.store),
-            effort_of(self.settings, agreement.grid),
-        )
-        return finish_at_home(table, effort, (network.transform, network.season), network, own)
-
-
-def finish(client: Client, settings: SiteSettings, grid: TimeGrid) -> Recovered:
-    """The result of a site whose run has ended."""
-    return finish_run(client, effort_of(settings, grid))
 
 
 def floor_of(settings: SiteSettings) -> AddedError:

@@ -29,7 +29,6 @@ from flfl.transport.link import COORDINATOR
 
 _SLACK = datetime.timedelta(days=2)
 """A certificate is valid from a little earlier on: clocks of small machines are off."""
-_CRL_DAYS = 3650
 _KEY = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", "issued.json"
@@ -269,7 +268,7 @@ def _write_revoked(
     key: ec.EllipticCurvePrivateKey,
     listed: list[x509.RevokedCertificate],
 ) -> None:
-    end = _now() + datetime.timedelta(days=_CRL_DAYS)
+    end = _now() + datetime.timedelta(days=3650)
     revoked = x509.CertificateRevocationListBuilder(
         authority.subject, _now() - _SLACK, end, revoked_certificates=listed
     )

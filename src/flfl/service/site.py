@@ -22,12 +22,14 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from flfl.config import ReadingSettings, SiteSettings, read_settings
+from flfl.config import SiteSettings, read_settings
 from flfl.ensemble.estimate import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.client import Client
 from flfl.protocol.copy_store import CopyError
+from flfl.protocol.finish import finish_at_home, finish_run, own_part
 from flfl.protocol.journal import DurableSite, Journal, JournalError
+from flfl.protocol.owner import Owner
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.session import Site
 from flfl.secagg import SecureClient
@@ -42,15 +44,14 @@ from flfl.service.agreement import (
 from flfl.service.broker import connect
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
-from flfl.service.home import SECRET, Home, Snapshot, finish, secret
+from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
 from flfl.service.logs import Metrics, start_logging
 from flfl.transport.link import NOT_TOLD, Heard, Message, SiteLink
 from flfl.transport.responder import Responder, told
 
 _LOG = logging.getLogger("flfl.site")
-CALLED, AGREEMENT, READINGS, JOURNAL, WRITTEN = (
-    "called", "agreement", "readings", "journal", "written",
-)  # fmt: skip
+CALLED, AGREEMENT, READINGS = "called", "agreement", "readings"
+JOURNAL, WRITTEN = "journal", "written"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ class SiteService:
 
     def serve(self, once: bool = False) -> int:
         """Take part in runs until stopped; with ``once``, until one is done. Returns how many."""
-        metrics = Metrics(self.settings.report, self.settings.name, self._figures)
-        with closing(metrics):
+        with closing(Metrics(self.settings.report, self.settings.name, self._figures)):
             # Until it is told of the end it may be asked for its last answer again.
             while not (self.stopping or (once and self.runs and isinstance(self.state, Waiting))):
                 heard = self.link.next(0.5)
@@ -119,13 +119,7 @@ class SiteService:
             self.state.journal.close()
 
     def take(self, heard: Heard) -> None:
-        """Act on what has come.
-
-        Raises
-        ------
-        JournalError, CopyError, OSError
-            When something could not be written down: nothing may follow from it.
-        """
+        """Act on what has come. It raises only when something could not be written down."""
         handlers: dict[str, Callable[[Message], State]] = {
             "call": self._called,
             "plan": self._planned,
@@ -143,7 +137,8 @@ class SiteService:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """No message ends the owner's process, but for what could not be written down."""
+        """No message ends the owner's process; but nothing may follow from what could not be
+        written down."""
         try:
             yield
         except (JournalError, CopyError, OSError):
@@ -190,8 +185,10 @@ class SiteService:
         try:
             called = load(path)
             if called is None or called["call"] != call:
-                grid = from_bytes(TimeGrid, message.data)
-                taken = _read(self.settings.readings, grid)
+                # Table readers are large: a site that waits for its first run does without them.
+                from flfl.service.tables import read_source
+
+                taken = read_source(self.settings.readings, from_bytes(TimeGrid, message.data))
                 if not taken.alive.any():
                     raise InputError("there is no reading within the network's times")
                 save(path, {"call": call, **vars(taken)})
@@ -264,7 +261,10 @@ class SiteService:
                 raise AgreementError("the run has secure sums, and this site has no identity")
             own = secret(folder / SECRET)
             security = SecureClient(name, self.home.identity, self.home.roster, own)
-        client = self.home.client(agreement, self._readings(agreement), security)
+        table = table_of(self._readings(agreement), name, agreement)
+        # Clean readings with the copier on one side, messages on the other.
+        owner = Owner(table, self.home.copier, floor_of(self.settings))
+        client = Client(owner, agreement.plan, security)
         journal = DurableSite(Site(name, client, PROTOCOL, security), folder / JOURNAL)
         responder = Responder(journal, self.link, agreement.run, self.settings.again, self._refused)
         _LOG.info("in run %s; %d answers replayed", agreement.run, journal.replayed)
@@ -295,7 +295,7 @@ class SiteService:
         agreement = state.agreement
         if not isinstance(state, Finished):
             if not (self._folder(agreement.run) / WRITTEN).exists():
-                result = finish(state.client, self.settings, agreement.grid)
+                result = finish_run(state.client, effort_of(self.settings, agreement.grid))
                 self._write(agreement, self._readings(agreement), result)
                 _LOG.info("run %s is done: %s", agreement.run, self.settings.out.file)
             self.runs += 1
@@ -325,11 +325,20 @@ class SiteService:
 
     def _join(self, message: Message) -> None:
         """Finish at home with what a run published that this site had no part in."""
+        from flfl.service.tables import read_source
+
         agreement, network = unpack_network(message.data)
         if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was published is another run than it says")
-        taken = _read(self.settings.readings, agreement.grid)
-        self._write(agreement, taken, self.home.join(agreement, network, taken))
+        taken = read_source(self.settings.readings, agreement.grid)
+        table = table_of(taken, self.settings.name, agreement)
+        # What it released in earlier runs is still in the sums, and is taken off them.
+        own = own_part(table, network, self.home.copier.store)
+        effort, trial = (
+            effort_of(self.settings, agreement.grid),
+            (network.transform, network.season),
+        )
+        self._write(agreement, taken, finish_at_home(table, effort, trial, network, own))
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
     def _set_aside(self, message: Message) -> State:
@@ -364,13 +373,6 @@ class SiteService:
             "flfl_runs_total": self.runs,
             "flfl_dropped_total": sum(self.link.dropped.values()),
         }
-
-
-def _read(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
-    # Table readers are large: a site that waits for its first run does without them.
-    from flfl.service.tables import read_source
-
-    return read_source(settings, grid)
 
 
 def main(arguments: list[str]) -> int:

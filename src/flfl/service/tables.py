@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -146,7 +145,7 @@ def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Reco
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
     known = table.known
 
-    def whole(part: Any) -> Array:
+    def whole(part: Array) -> Array:
         filled = np.full(known.shape, np.nan)
         filled[:, taken.alive] = part.T
         return filled

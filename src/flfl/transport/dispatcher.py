@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from flfl.protocol.messages import bytes_by_kind, sender
 from flfl.protocol.session import Coordinator, Envelope
 from flfl.protocol.traffic import Traffic
 from flfl.transport.link import CoordinatorLink, Heard, Message
-from flfl.transport.local import Tap
 
 _LOG = logging.getLogger("flfl.coordinator")
 
@@ -32,7 +30,7 @@ class RefusedBySiteError(FLFLError):
 class _Asked:
     message: Message
     since: float
-    sent: float
+    sent: float = 0.0
     missed: int = 0
 
 
@@ -43,7 +41,6 @@ class Dispatcher:
     ----------
     quorum : with fewer sites the run pauses until others are back
     again : a site that says it is waiting is not sent its question twice within these seconds
-    tap : called with ("up" or "down", site, bytes) for each message
     """
 
     def __init__(
@@ -54,15 +51,13 @@ class Dispatcher:
         traffic: Traffic,
         deadlines: DeadlineSettings,
         quorum: int = 1,
-        tap: Tap | None = None,
         again: float = 1.0,
     ) -> None:
         self.coordinator, self.link, self.run, self.traffic = coordinator, link, run, traffic
         self.deadlines, self.quorum = deadlines, quorum
         self.aside: dict[str, str] = {}
         self.paused = ""
-        self.dropped: Counter[str] = Counter()
-        self._tap, self._again = tap, again
+        self._again = again
         self._asked: dict[str, _Asked] = {}
         self._began = time.monotonic()
 
@@ -73,9 +68,7 @@ class Dispatcher:
 
     def begin(self, without: Sequence[str] = ()) -> None:
         """Send the first messages (of a resumed run: those that are still to be answered).
-
-        ``without`` are sites of the roster that have no part in this run.
-        """
+        ``without`` are sites of the roster that have no part in this run."""
         self._began = time.monotonic()
         waiting = dict(self.coordinator.start())
         for site in without:
@@ -89,10 +82,8 @@ class Dispatcher:
         message = heard.message
         if heard.branch == "link":
             # The broker may have forgotten everything.
-            self._post_again(list(self._asked))
-        if heard.branch != "from" or message is None:
-            return
-        if message.kind not in ("here", "answer", "refused"):
+            self._send(*self._asked)
+        if message is None or message.kind not in ("here", "answer", "refused"):
             return
         if message.run != self.run:
             self._drop("another run", heard.name)
@@ -102,13 +93,8 @@ class Dispatcher:
             self._answered(heard.name, message)
 
     def check(self) -> float:
-        """Act on deadlines that have passed; returns seconds until the next one.
-
-        Raises
-        ------
-        StalledError
-            When the whole run is late.
-        """
+        """Act on deadlines that have passed; returns seconds until the next one. A whole run that
+        is late is a :class:`StalledError`."""
         now, deadlines = time.monotonic(), self.deadlines
         left = self._began + deadlines.finish_within - now
         if left <= 0:
@@ -123,8 +109,6 @@ class Dispatcher:
         due = [asked.since + deadlines.answer_within - now for asked in self._asked.values()]
         return max(0.0, min([left, *due]))
 
-    # --- answers -----------------------------------------------------------------------------
-
     def _answered(self, site: str, message: Message) -> None:
         asked = self._asked.get(site)
         if asked is None or message.about.get("re") != asked.message.id:
@@ -137,8 +121,6 @@ class Dispatcher:
         if sender(message.data) not in (None, site):
             self._drop("another site's name", site)
             return
-        if self._tap is not None:
-            self._tap("up", site, message.data)
         try:
             envelopes = self.coordinator.receive(message.data)
         except FLFLError as error:
@@ -160,27 +142,21 @@ class Dispatcher:
             self._tell_aside(site)
         asked = self._asked.get(site)
         if asked is not None and time.monotonic() - asked.sent >= self._again:
-            self._post_again([site])
-
-    # --- lateness ----------------------------------------------------------------------------
+            self._send(site)
 
     def _missed(self, site: str, asked: _Asked, now: float) -> None:
         asked.missed += 1
         asked.since = now
+        why = f"no answer for {asked.missed * self.deadlines.answer_within:g} s"
         if asked.missed < self.deadlines.misses:
             _LOG.warning("%s missed a deadline (%d)", site, asked.missed)
-            self._post_again([site])
-            return
-        total = asked.missed * self.deadlines.answer_within
-        self._set_aside(site, f"no answer for {total:g} s")
-
-    def _set_aside(self, site: str, why: str) -> None:
-        if self._can_lose(site):
+        elif self._can_lose(site):
             self._go_on_without(site, why)
             return
-        self.paused = f"waiting for {site} ({why}): the run cannot go on without it"
-        _LOG.warning("paused: %s", self.paused)
-        self._post_again([site])
+        else:
+            self.paused = f"waiting for {site} ({why}): the run cannot go on without it"
+            _LOG.warning("paused: %s", self.paused)
+        self._send(site)
 
     def _can_lose(self, site: str) -> bool:
         enough = len(self.coordinator.sites) - 1 >= self.quorum
@@ -196,24 +172,19 @@ class Dispatcher:
     def _tell_aside(self, site: str) -> None:
         self.link.tell(site, Message("aside", self.run, {"why": self.aside[site]}))
 
-    # --- questions ---------------------------------------------------------------------------
-
     def _post(self, envelopes: Sequence[Envelope]) -> None:
         self.paused = ""
         for site, data in envelopes:
             self.traffic.sent_down(bytes_by_kind(data))
-            if self._tap is not None:
-                self._tap("down", site, data)
-            now = time.monotonic()
-            self._asked[site] = _Asked(Message("question", self.run, {}, data), now, now)
+            question = Message("question", self.run, {}, data)
+            self._asked[site] = _Asked(question, time.monotonic())
+            self._send(site)
+
+    def _send(self, *sites: str) -> None:
+        for site in sites:
+            self._asked[site].sent = time.monotonic()
             self.link.tell(site, self._asked[site].message)
 
-    def _post_again(self, sites: Sequence[str]) -> None:
-        for site in sites:
-            asked = self._asked[site]
-            asked.sent = time.monotonic()
-            self.link.tell(site, asked.message)
-
     def _drop(self, why: str, site: str, level: int = logging.WARNING) -> None:
-        self.dropped[site] += 1
+        self.link.dropped[site] += 1
         _LOG.log(level, "dropped a message of %s: %s", site, why)

@@ -35,7 +35,7 @@ _LOG = logging.getLogger("flfl.flower")
 ACTION = "flfl"
 """Of the site's app, in Flower's words."""
 _RECORD, _NONCE = "flfl", 16
-_POLL, _LOOK = 0.5, 2.0
+_POLL = 0.5
 """Seconds between two looks at replies, and at which nodes are there."""
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
 """Seconds before a node that failed is tried again; doubled each time."""
@@ -61,19 +61,11 @@ def unseal(content: RecordDict) -> bytes:
     return bytes(arrays[""].data)
 
 
-# --- the coordinator's side --------------------------------------------------------------------
-
-
 def check_reply(
     data: bytes, network: str, nonce: bytes, roster: Roster
 ) -> tuple[str, dict[str, str], list[Message]]:
-    """Who replied, its status and its messages.
-
-    Raises
-    ------
-    FLFLError
-        For a reply that no site of the roster has signed for this network and nonce.
-    """
+    """Who replied, its status and its messages; an :class:`FLFLError` for a reply that no site of
+    the roster has signed for this network and nonce."""
     if not data:
         raise FLFLError(NOT_TOLD)
     try:
@@ -118,11 +110,8 @@ class GridLink:
     * Only replies to the message that was sent, signed with a site's key in the roster, are taken.
     """
 
-    def __init__(
-        self, grid: Grid, network: str, roster: Roster, poll: float = _POLL, look: float = _LOOK
-    ) -> None:
-        self._grid, self._network, self._roster = grid, network, roster
-        self._poll, self._look_every = poll, look
+    def __init__(self, grid: Grid, network: str, roster: Roster, poll: float = _POLL) -> None:
+        self._grid, self._network, self._roster, self._poll = grid, network, roster, poll
         self.boot, self.connected = os.urandom(6).hex(), True
         self.dropped: Counter[str] = Counter()
         self._nodes: dict[int, _Node] = {}
@@ -131,7 +120,6 @@ class GridLink:
         self._to: dict[str, Message] = {}
         self._overdue: set[str] = set()
         self._heard: deque[Heard] = deque()
-        self._looked = self._polled = -math.inf
         self._worked = time.monotonic()
 
     def tell(self, site: str, message: Message) -> bool:
@@ -160,10 +148,10 @@ class GridLink:
             self._send()
             self._collect()
             left = until - time.monotonic()
-            if self._heard or left <= 0:
-                break
-            time.sleep(min(self._poll, left))
-        return self._heard.popleft() if self._heard else None
+            if not self._heard and left <= 0:
+                return None
+            time.sleep(0.0 if self._heard else min(self._poll, left))
+        return self._heard.popleft()
 
     def close(self) -> None:
         """Let those who are there have the last announcement."""
@@ -176,10 +164,6 @@ class GridLink:
 
     def _look(self) -> None:
         """Which nodes are there?"""
-        now = time.monotonic()
-        if now - self._looked < self._look_every:
-            return
-        self._looked = now
         there = {node.node_id: node.last_activated_at for node in self._grid.get_nodes()}
         for number, node in list(self._nodes.items()):
             if there.get(number) != node.boot:
@@ -220,9 +204,6 @@ class GridLink:
 
     def _collect(self) -> None:
         now = time.monotonic()
-        if now - self._polled < self._poll:
-            return
-        self._polled = now
         for node in list(self._nodes.values()):
             for key, asked in list(node.open.items()):
                 try:
@@ -276,17 +257,8 @@ class GridLink:
         self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
 
 
-# --- a site's side -----------------------------------------------------------------------------
-
-
 class ReplyLink:
-    """A site's link while it answers one message: all that it sends goes into the reply.
-
-    Raises
-    ------
-    FLFLError
-        For a message of another network.
-    """
+    """A site's link while it answers one message: all that it sends goes into the reply."""
 
     def __init__(self, data: bytes, network: str, name: str, identity: Identity) -> None:
         try:

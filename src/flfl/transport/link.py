@@ -1,7 +1,6 @@
-"""What the two sides of a run need of whoever carries their messages.
+"""What the two sides of a run (``dispatcher``, ``responder``) need of who carries their messages.
 
-A transport between machines gives each party a link. ``dispatcher`` and ``responder`` are written
-against links alone: a broker and Flower's grid carry the same messages between the same parties.
+A broker and Flower's grid give each party such a link, and carry the same messages.
 """
 
 from __future__ import annotations
@@ -23,15 +22,8 @@ NOT_TOLD = "it cannot answer; its own log says why"
 
 @dataclass(frozen=True)
 class Message:
-    """What one party sends to another.
-
-    Attributes
-    ----------
-    kind : ``call``, ``plan``, ``question``, ``answer``, ...
-    run : the run it belongs to; empty outside of runs
-    about : small facts (texts and whole numbers)
-    data : the bytes that it carries
-    """
+    """What one party sends to another: its kind (``call``, ``plan``, ``question``, ...), its run,
+    small facts about it (texts and whole numbers) and the bytes that it carries."""
 
     kind: str
     run: str = ""
@@ -49,12 +41,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:
-        """The message back.
-
-        Raises
-        ------
-        CodecError
-            For anything else.
+        """The message back; a :class:`CodecError` for anything else.
 
         Examples
         --------
@@ -73,11 +60,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Heard:
-    """Something that came: a message, a party's status, or (``branch`` is ``"link"``) the news that
-    this party is connected anew.
+    """Something that came. Branches are ``to`` (for this site alone), ``all`` (for everyone),
+    ``from`` (of a site), ``status`` (of a party) and ``link`` (this party is connected anew).
 
-    Branches are ``to`` (for this site alone), ``all`` (for everyone), ``from`` (of a site) and
-    ``status``. ``name`` is from or about whom; ``size`` is what it takes while it waits to be read.
+    ``name`` is from or about whom; ``size`` is what it takes while it waits to be read.
     """
 
     branch: str

@@ -14,19 +14,17 @@ from flfl.transport.link import NOT_TOLD, Message, SiteLink
 
 _PUBLIC = (Refusal, ProtocolError, SecureSumError)
 """Errors that follow from messages alone; the text of any other may hold a reading."""
-_TEXT = 500
-"""Characters of a reason that are sent at the most."""
 
 
 def told(error: Exception) -> str:
-    """What others are told of an error.
+    """What others are told of an error, at most 500 characters.
 
     Examples
     --------
     >>> told(ProtocolError("question 3 is old")), told(ValueError("12.5 at station 7"))
     ('question 3 is old', 'it cannot answer; its own log says why')
     """
-    return str(error)[:_TEXT] if isinstance(error, _PUBLIC) else NOT_TOLD
+    return str(error)[:500] if isinstance(error, _PUBLIC) else NOT_TOLD
 
 
 class Responder:
