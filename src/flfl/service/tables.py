@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
         tables = [("the query", _query(settings))]
     else:
         paths = [settings.file] if settings.file is not None else _files(settings.folder)
-        tables = [(str(path), _file(path, settings)) for path in paths]
+        tables = [(str(path), read_readings(path, **_rules(settings))) for path in paths]
     ids = list(dict.fromkeys(name for _, table in tables for name in table.sensor_ids))
     values = np.full((len(ids), grid.slots), np.nan)
     for where, table in tables:
@@ -42,10 +43,6 @@ def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
         return Snapshot(ids, values, None, "")
     sensors = read_sensors(settings.sensors, ids)
     return Snapshot(ids, values, sensors.coordinates, sensors.kind or "")
-
-
-def _file(path: Path, settings: ReadingSettings) -> Table:
-    return read_readings(path, **_rules(settings))
 
 
 def _rules(settings: ReadingSettings) -> dict[str, Any]:
