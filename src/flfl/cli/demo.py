@@ -53,3 +53,6 @@ def demo(out: Path, report: Path | None, seed: int, as_json: bool) -> None:
         )
         write_recovery(outputs, result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
     print_recovery(result, outputs, as_json, title=TITLE)
+    if report is None:
+        missing = " and ".join(missing_libraries())
+        click.echo(f"No page: it needs {missing} (pip install 'flfl[report]').", err=True)
