@@ -1,10 +1,9 @@
 """Questions and answers: what each may hold, their byte form, and numbers that are to be summed.
 
-A message is ``FLFL``, a version (u16), the length of its header (u32), the header (JSON: run,
-number, kind, site, and type and shape of each array), the arrays as they lie in memory, and a
-CRC-32 against accidents (against malice there are signatures). A receiver decodes it against the
-*schema* of its kind and against the dimensions it already knows, so a message of a wrong version,
-shape, type or size, or with a number that is not finite, is refused before any of it is used.
+A message is :mod:`flfl.codec` under a version and a check against accidents (against malice there
+are signatures). A receiver decodes it against the *schema* of its kind and against the dimensions
+it already knows, so a message of a wrong version, shape, type or size, or with a number that is
+not finite, is refused before any of it is used.
 
 Numbers that are to be added up travel as 64-bit integers, multiples of 2^-30. Integer addition is
 associative: a sum does not depend on the order in which answers arrive, nor on how sensors are
@@ -13,25 +12,20 @@ grouped into sites.
 
 from __future__ import annotations
 
-import json
-import math
-import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flfl.codec import CodecError, unwrap, wrap
 from flfl.errors import FLFLError, OutOfRangeError
 from flfl.secagg import wire
 
 VERSION = 2
-LARGEST_MESSAGE = 2**30
 _FORM = b"FLFL"
-_PREFIX, _CHECK = struct.Struct("<4sHI"), struct.Struct("<I")
 _TYPES = {"float": np.dtype("<f8"), "int": np.dtype("<i8"), "sum": np.dtype("<i8")}
 
 FRACTION_BITS = 30
@@ -113,29 +107,25 @@ def encode(message: Question | Answer, protocol: Protocol) -> bytes:
     # In the order of the schema: two parties' messages of a kind are alike.
     body = {n: given[n].astype(_TYPES[f.type], "C") for n, f in schema.items() if n in given}
     check_body(given | body, schema, {}, kind)
-    header = {
-        "run": message.run,
-        "number": message.number,
-        "kind": kind,
-        "site" if isinstance(message, Answer) else "to": message.site,
-        "arrays": [[name, schema[name].type, array.shape] for name, array in body.items()],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    parts = [_PREFIX.pack(_FORM, VERSION, len(text)), text, *(a.tobytes() for a in body.values())]
-    data = b"".join(parts)
-    return data + _CHECK.pack(zlib.crc32(data))
+    form = type(message).__name__
+    return wrap(_FORM, VERSION, [form, message.run, message.number, kind, message.site, body])
 
 
 def decode(form: type[M], data: bytes, protocol: Protocol, sizes: Mapping[str, int]) -> M:
     """The `Question` that a site received, or the `Answer` that the coordinator received; refuses
     what :func:`encode` does not make. ``sizes`` are the dimensions that the receiver knows."""
-    header, body = _read(data)
-    peer = "to" if form is Question else "site"
-    if peer not in header:
+    try:
+        fields = unwrap(_FORM, VERSION, data)
+    except CodecError as error:
+        raise ProtocolError(f"a message is refused: {error}") from None
+    types = [str, str, int, str, str, dict]
+    if type(fields) is not list or [type(field) for field in fields] != types:
+        raise ProtocolError("a message must hold its form, run, number, kind, site and arrays")
+    name, run, number, kind, site, body = fields
+    if name != form.__name__:
         raise ProtocolError(f"what came is no {form.__name__}")
-    kind = header["kind"]
     check_body(body, _schema(form, kind, protocol), sizes, kind)
-    return form(header["run"], header["number"], kind, header[peer], MappingProxyType(body))
+    return form(run, number, kind, site, MappingProxyType(body))
 
 
 def _schema(form: type[Question] | type[Answer], kind: str, protocol: Protocol) -> Schema:
@@ -166,8 +156,9 @@ def check_body(
 def sender(data: bytes) -> str | None:
     """The site that a message says it comes from, None where that cannot be read (unchecked)."""
     try:
-        return wire.decode(data).site if data.startswith(wire.FORM) else str(_read(data)[0]["site"])
-    except (FLFLError, KeyError):
+        secure = data.startswith(wire.FORM)
+        return wire.decode(data).site if secure else str(unwrap(_FORM, VERSION, data)[4])
+    except (FLFLError, LookupError, TypeError):
         return None
 
 
@@ -184,7 +175,7 @@ def bytes_by_kind(data: bytes) -> dict[str, int]:
     and commitments) and ``unmask``.
     """
     if not data.startswith(wire.FORM):
-        return {str(_read(data)[0]["kind"]): len(data)}
+        return {str(unwrap(_FORM, VERSION, data)[3]): len(data)}
     frame = wire.decode(data)
     kind = _SECURE_KINDS.get(frame.kind, frame.label)
     parts = [frame.sections.get(name, b"") for name in wire.SHARES]
@@ -192,59 +183,6 @@ def bytes_by_kind(data: bytes) -> dict[str, int]:
     if kind == "shares" or not shares:
         return {kind: len(data)}
     return {kind: len(data) - shares, "shares": shares}
-
-
-def _read(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a message of the right form."""
-    if not _PREFIX.size + _CHECK.size <= len(data) <= LARGEST_MESSAGE:
-        raise ProtocolError(f"a message of {len(data)} bytes is cut short or too large")
-    form, version, length = _PREFIX.unpack_from(data)
-    start, stop = _PREFIX.size + length, len(data) - _CHECK.size
-    if form != _FORM:
-        raise ProtocolError("not a message of FLFL")
-    if version != VERSION:
-        raise ProtocolError(f"message version {version}; this program speaks version {VERSION}")
-    if start > stop or zlib.crc32(memoryview(data)[:stop]) != _CHECK.unpack_from(data, stop)[0]:
-        raise ProtocolError("the check does not match: the message was damaged or cut short")
-    try:
-        header = json.loads(data[_PREFIX.size : start])
-    except (ValueError, RecursionError):
-        raise ProtocolError("the header is not JSON") from None
-    _check_header(header)
-    body = {}
-    for name, kind, shape in header["arrays"]:
-        count = math.prod(shape)
-        if count * 8 > stop - start:
-            raise ProtocolError(f"{header['kind']}: array {name!r} is cut short")
-        body[name] = np.frombuffer(data, _TYPES[kind], count, start).reshape(shape)
-        start += count * 8
-    if start != stop:
-        raise ProtocolError(f"{header['kind']}: {stop - start} bytes too many")
-    return header, body
-
-
-def _check_header(header: Any) -> None:
-    types = {"run": str, "number": int, "kind": str, "arrays": list}
-    if not isinstance(header, dict) or set(header) - {"to", "site"} != set(types):
-        raise ProtocolError(f"the header must hold exactly {', '.join(types)}, and to or site")
-    peer = [name for name in header if name not in types]
-    if len(peer) != 1 or any(
-        type(header[name]) is not types.get(name, str) for name in (*types, *peer)
-    ):
-        raise ProtocolError("a field of the header has a wrong type, or it has both to and site")
-    for row in header["arrays"]:
-        if not (
-            isinstance(row, list)
-            and len(row) == 3
-            and isinstance(row[0], str)
-            and row[1] in list(_TYPES)
-            and isinstance(row[2], list)
-            and all(type(size) is int and 0 <= size <= LARGEST_MESSAGE for size in row[2])
-            and len(row[2]) <= 4
-            # Beside a dimension of zero, others can be larger than any array may be.
-            and math.prod(max(size, 1) for size in row[2]) <= LARGEST_MESSAGE
-        ):
-            raise ProtocolError("the header's list of arrays is malformed")
 
 
 # --- numbers that are to be summed ---------------------------------------------------------------
