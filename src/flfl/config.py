@@ -211,7 +211,7 @@ class BrokerSettings(TomlTable):
     """
 
     gone = {
-        "protocol": "Remove it: MQTT 3.1.1 is spoken, which every broker understands",
+        "protocol": "Remove it: MQTT 3.1.1 is used, which every broker understands",
         "compress": "Remove it: masked numbers cannot be compressed",
     }
 

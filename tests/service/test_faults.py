@@ -8,12 +8,13 @@ import pytest
 import deployed
 from deployed import Deployment, in_process, pooled
 from flfl.service import keys
-from noise import Noise
 from proxy import Proxy
 
 sys.path.insert(0, str(deployed.ROOT / "bench" / "benchmarks"))
 
 pytest.importorskip("paho.mqtt")
+from noise import Noise
+
 pytestmark = pytest.mark.slow
 DATA = pooled(8, 420)
 

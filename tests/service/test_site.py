@@ -10,7 +10,7 @@ from flfl.errors import InputError
 from flfl.protocol.messages import Question, encode
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
-from flfl.service import tables
+from flfl.service import keys, tables
 from flfl.service.agreement import Agreement, pack_network, to_bytes
 from flfl.service.files import folder_name
 from flfl.service.grid import TimeGrid
@@ -76,11 +76,11 @@ def broken(settings, grid):
 def service(tmp_path, own_log, monkeypatch):
     made = []
 
-    def make(read=read, write=None):
+    def make(read=read, write=None, settings=SITE):
         monkeypatch.setattr(tables, "read_source", read)
         monkeypatch.setattr(tables, "write_tables", write)
         path = tmp_path / "north.toml"
-        path.write_text(SITE)
+        path.write_text(settings)
         home = Home.open(read_settings(SiteSettings, path), str(path))
         made.append(SiteService(home, Recorder()))
         return made[-1]
@@ -161,6 +161,21 @@ def test_a_site_that_was_started_again_forgets_the_secrets_of_a_run_that_ended(s
     assert isinstance(again.state, Running)
     again.take(Heard("all", "plan", Message("ended", plan.run)))
     assert {path.name for path in folder.iterdir()} == {AGREEMENT}
+
+
+def test_a_site_does_not_go_on_with_a_run_that_its_owner_no_longer_agrees_to(service, tmp_path):
+    site = service()
+    call(site, "c1")
+    announce(site, 1, "c1")
+    stop(site)
+    keys.make_authority(tmp_path, "n")
+    for name in ("north", "south", "east"):
+        keys.make_site(tmp_path, name)
+    keys.write_roster(tmp_path, [])
+    files = 'identity = "north.identity"\nroster = "roster.json"\n'
+    again = service(settings=files + SITE.replace("secure = false", "secure = true"))
+    assert again.state == Waiting()
+    assert "secure sums" in again.problem
 
 
 def question(run, number, kind, **body):

@@ -216,7 +216,12 @@ class SiteService:
         for path in (self.settings.state / "runs").glob(f"*/{JOURNAL}"):
             with self._surviving():
                 agreement = from_bytes(Agreement, (path.parent / AGREEMENT).read_bytes())
+                self._check_terms(agreement)
                 self.state = self._begin(agreement)
+
+    def _check_terms(self, agreement: Agreement) -> None:
+        roster = "" if self.home.roster is None else self.home.roster.digest.hex()
+        check_terms(agreement, self.settings.terms, roster)
 
     def _planned(self, message: Message) -> State:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
@@ -228,8 +233,7 @@ class SiteService:
         if self.settings.name not in agreement.sites:
             _LOG.info("run %s is without this site", agreement.run)
             return self.state
-        roster = "" if self.home.roster is None else self.home.roster.digest.hex()
-        check_terms(agreement, self.settings.terms, roster)
+        self._check_terms(agreement)
         folder = self._folder(agreement.run)
         if (folder / WRITTEN).exists() and not (folder / JOURNAL).exists():
             self._report("done", agreement.run)
@@ -269,7 +273,8 @@ class SiteService:
         responder = Responder(journal, self.link, agreement.run, self.settings.again, self._refused)
         _LOG.info("in run %s; %d answers replayed", agreement.run, journal.replayed)
         responder.here()
-        return self._finish(Running(agreement, client, journal, responder))
+        self.state = running = Running(agreement, client, journal, responder)
+        return self._finish(running)
 
     def _readings(self, agreement: Agreement) -> Snapshot:
         return Snapshot(**load(self._folder(agreement.run) / READINGS))
@@ -334,11 +339,9 @@ class SiteService:
         table = table_of(taken, self.settings.name, agreement)
         # What it released in earlier runs is still in the sums, and is taken off them.
         own = own_part(table, network, self.home.copier.store)
-        effort, trial = (
-            effort_of(self.settings, agreement.grid),
-            (network.transform, network.season),
-        )
-        self._write(agreement, taken, finish_at_home(table, effort, trial, network, own))
+        effort = effort_of(self.settings, agreement.grid)
+        shared = network.transform, network.season
+        self._write(agreement, taken, finish_at_home(table, effort, shared, network, own))
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
     def _set_aside(self, message: Message) -> State:
