@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from flfl.evaluation import PeakMemory
 from flfl.io.inspection import inspect_table
 from flfl.io.read import read_readings
 from flfl.io.sensors import Sensors
 from flfl.io.write import write_result
-from flfl.peak_memory import PeakMemory
 
 MB = 1e6
 RATIO, MATRICES = 3, 4

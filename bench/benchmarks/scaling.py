@@ -22,8 +22,8 @@ def one(M: int, N: int) -> dict[str, float]:
     import numpy as np
 
     from flfl import PaperFLFL
+    from flfl.evaluation import PeakMemory
     from flfl.io.sensors import Sensors
-    from flfl.peak_memory import PeakMemory
 
     rng = np.random.default_rng(0)
     X = np.sin(np.arange(N) / 20)[:, None] + 0.3 * rng.standard_normal((N, M))

@@ -198,6 +198,19 @@ QUANTILE_UNKNOWN = 3.0
 
 # --- recovery, self-test, evaluation --------------------------------------------------------------
 
+SELF_TEST_SHARE, SELF_TEST_COVERAGE = 0.1, 0.9
+"""Readings hidden from a method that holds none out by itself, and the coverage of the intervals
+that it gets from them (docs/decisions/0015)."""
+GAP_CLASSES = (1, 3, 6, 12, 24, 48)
+"""Longest gaps of the classes by which the self-test is told, in slots, as ``max_gap`` counts."""
+BLOCK_SLOTS, MONTHLY_BLOCK_SLOTS = 24, 12
+"""Slots of a hidden block, a day of hours, and of one in monthly readings, a year."""
+RUNAWAY = 100.0
+"""An estimate this many ranges outside all that was observed is no estimate."""
+TUNING_SLOTS, TUNING_SHARE = 2000, 0.1
+"""Tuning looks at no more slots than this, from the middle of the table, and hides this share of
+their readings: time for all methods alike."""
+
 # --- reading tables (io) --------------------------------------------------------------------------
 
 # --- the paper's method ---------------------------------------------------------------------------

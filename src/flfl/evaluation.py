@@ -1,32 +1,39 @@
-"""Hide known entries, let methods fill them, score them on the same masks."""
+"""Hide known entries, let methods fill them, score them on the same masks.
+
+Settings are chosen fairly: a small grid for each method, the same budget for all, never on test
+entries.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from flfl import constants
 from flfl.datasets.masks import hide
-from flfl.errors import InputError
+from flfl.errors import DivergedError, InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.owners import partition
-from flfl.io.grid import MEAN_MONTH
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.methods import Method, find
-from flfl.peak_memory import PeakMemory
 from flfl.protocol.traffic import Traffic
-from flfl.tuning import Tuned, tune
 
-BLOCK_LENGTH, MONTHLY_BLOCK_LENGTH = 24, 12
+Mask = NDArray[np.bool_]
 Cell = tuple[str, float, int]
 """One mask: pattern, rate, seed."""
+_PAGES = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,15 @@ class Row:
 
     Attributes
     ----------
-    coverage : share of the hidden readings inside the method's own interval, None if it has none
-    interval_width : mean width of these intervals
-    exchanges : question-and-sum exchanges by phase of the run
-    settings : what tuning chose from the method's grid
-    seconds, tuning_seconds : time of the fit itself, and of choosing its settings
+    coverage, interval_width : float or None
+        Share of the hidden readings inside the method's own interval, and its mean width; None if
+        it has none.
+    exchanges : mapping
+        Question-and-sum exchanges by phase of the run.
+    settings : mapping
+        What tuning chose from the method's grid.
+    seconds, tuning_seconds : float
+        Time of the fit itself, and of choosing its settings.
     """
 
     method: str
@@ -78,7 +89,7 @@ class _Scores:
 
 def default_block_length(table: Table) -> int:
     """24 slots, or 12 for monthly readings."""
-    return MONTHLY_BLOCK_LENGTH if table.step == MEAN_MONTH else BLOCK_LENGTH
+    return constants.MONTHLY_BLOCK_SLOTS if table.grid.months == 1 else constants.BLOCK_SLOTS
 
 
 def training_mask(
@@ -88,7 +99,7 @@ def training_mask(
     pattern: str,
     seed: int,
     block_length: int | None = None,
-) -> NDArray[np.bool_]:
+) -> Mask:
     """Which known entries (sensors x slots) a method may see. One seed, one mask.
 
     ``block_length`` is 24 slots where it is not given, 12 for monthly readings.
@@ -136,17 +147,22 @@ def evaluate(
 
     Parameters
     ----------
-    rates : shares of the known entries that are kept
-    block_length : slots in a block; None for 24, or 12 for monthly readings
-    options : constructor arguments by method name
-    tuned : choose what ``options`` leaves open from each method's grid, on entries cut from the
-        training entries (:mod:`flfl.tuning`)
-    report : called with each row as it is finished
+    rates : sequence of float
+        Shares of the known entries that are kept.
+    block_length : int, optional
+        Slots in a block; None for 24, or 12 for monthly readings.
+    options : mapping, optional
+        Settings by method name.
+    tuned : bool
+        Choose what ``options`` leaves open from each method's grid, on entries cut from the
+        training entries (:func:`tune`).
+    report : callable, optional
+        Called with each row as it is finished.
     """
-    given = options or {}
+    given, block = options or {}, block_length or default_block_length(table)
     cells: list[Cell] = list(product(patterns, rates, seeds))
 
-    def mask(cell: Cell) -> NDArray[np.bool_]:
+    def mask(cell: Cell) -> Mask:
         pattern, rate, seed = cell
         return training_mask(table, sensors, rate, pattern, seed, block_length)
 
@@ -160,48 +176,36 @@ def evaluate(
     for cell in cells:
         kept = mask(cell)
         for method in chosen:
-            row = run_cell(
-                table,
-                sensors,
-                kept,
-                method,
-                cell,
-                given.get(method.name, {}),
-                tuning_block=(block_length or default_block_length(table)) if tuned else None,
-            )
+            settings = given.get(method.name, {})
+            row = _row(table, sensors, kept, method, cell, settings, block if tuned else None)
             rows.append(row)
             if report is not None:
                 report(row)
     return rows
 
 
-def run_cell(
+def _row(
     table: Table,
     sensors: Sensors,
-    kept: NDArray[np.bool_],
+    kept: Mask,
     method: Method,
     cell: Cell,
     options: dict[str, Any],
-    *,
-    tuning_block: int | None = None,
+    tuning_block: int | None,
 ) -> Row:
     """One method on one mask; ``tuning_block`` is the run length of tuning, None for none."""
     pattern, rate, seed = cell
     # The hidden readings are not in the table that the method is given.
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     scores, traffic, chosen = _Scores(), Traffic(), Tuned()
-    start = time.perf_counter()
-    fitting = start
+    fitting = start = time.perf_counter()
     with PeakMemory() as memory:
         try:
             if tuning_block is not None:
-                chosen = tune(
-                    method, seen, sensors, pattern, seed,
-                    block_length=tuning_block, options=options,
-                )  # fmt: skip
+                chosen = tune(method, seen, sensors, pattern, seed, tuning_block, options)
             fitting = time.perf_counter()
             model = method.create(seed=seed, **(dict(chosen.options) | options))
-            model.fit(seen, sensors=sensors)
+            model.fit(seen, sensors=sensors, grid=table.grid)
             traffic = model.traffic_
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             scores = _Scores(failed=f"{type(error).__name__}: {error}")
@@ -227,11 +231,7 @@ def run_cell(
     )
 
 
-_RUNAWAY = 100.0
-"""An estimate this many ranges outside all that was observed is no estimate."""
-
-
-def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scores:
+def _score(table: Table, kept: Mask, model: BaseRecoverer) -> _Scores:
     """Errors on the hidden readings, and how many of them lie in the method's interval."""
     hidden = table.known & ~kept.T
     truth, estimates = table.values.to_numpy()[hidden], model.estimates_[hidden]
@@ -240,7 +240,7 @@ def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scor
         return _Scores(failed="diverged: the estimates are not finite")
     seen = table.values.to_numpy()[kept.T]
     middle, reach = (seen.max() + seen.min()) / 2, max(float(np.ptp(seen)), np.finfo(float).tiny)
-    if np.abs(estimates - middle).max() > _RUNAWAY * reach:
+    if np.abs(estimates - middle).max() > constants.RUNAWAY * reach:
         return _Scores(failed=f"diverged: estimates up to {np.abs(estimates).max():.3g}")
     mae, rmse = float(np.abs(error).mean()), float(np.sqrt((error**2).mean()))
     bounds = model.interval()
@@ -249,3 +249,117 @@ def _score(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> _Scor
     low, high = (bound[hidden] for bound in bounds)
     inside = (low <= truth) & (truth <= high)
     return _Scores(mae, rmse, float(inside.mean()), float((high - low).mean()))
+
+
+# --- tuning ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning chose: the ``options`` of least error, and the validation MAE of every setting
+    tried (``errors``, None where it failed)."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[float | None, ...] = ()
+
+
+def tune(
+    method: Method,
+    seen: pd.DataFrame,
+    sensors: Sensors,
+    pattern: str,
+    seed: int,
+    block_length: int,
+    options: Mapping[str, Any] | None = None,
+) -> Tuned:
+    """The settings of a method's grid with the least error on entries cut from ``seen``.
+
+    Parameters
+    ----------
+    seen : DataFrame
+        Slots x sensors, NaN = missing: the training entries, which the test entries are not among.
+        Some of them are hidden again in the pattern of the test, within a limited stretch.
+    options : mapping, optional
+        Settings that are given; a grid that sets one of them is not tried.
+
+    Raises
+    ------
+    DivergedError
+        When no setting of the grid gives numbers.
+    """
+    given = dict(options or {})
+    grid = [setting for setting in method.grid if not set(setting) & set(given)]
+    if len(grid) < 2:
+        return Tuned(dict(grid[0]) if grid else {})
+    start = max(0, (len(seen) - constants.TUNING_SLOTS) // 2)
+    window = seen.iloc[start : start + constants.TUNING_SLOTS]
+    known = window.notna().to_numpy()
+    # Another stream than the test mask's, which comes from the seed alone.
+    rng = np.random.default_rng([seed, 1])
+    regions = partition(sensors).regions if pattern == "outage" else None
+    rate, block = 1 - constants.TUNING_SHARE, min(block_length, len(window))
+    try:
+        kept = hide(known.T, rate, pattern, rng, block_length=block, regions=regions).T
+    except InputError:
+        # A short stretch may not hold so many runs; scattered entries always do.
+        kept = hide(known.T, rate, "random", rng).T
+    train = window.where(pd.DataFrame(kept, window.index, window.columns))
+    held = known & ~kept & kept.any(axis=0)
+    truth = window.to_numpy()[held]
+    if not len(truth):
+        return Tuned(dict(grid[0]))
+    errors: list[float | None] = []
+    for setting in grid:
+        try:
+            model = method.create(seed=seed, **given | dict(setting)).fit(train, sensors=sensors)
+            error = float(np.abs(model.estimates_[held] - truth).mean())
+        except (ArithmeticError, np.linalg.LinAlgError):
+            error = np.nan
+        errors.append(error if np.isfinite(error) else None)
+    fine = [(error, number) for number, error in enumerate(errors) if error is not None]
+    if not fine:
+        raise DivergedError(f"none of its {len(grid)} settings gave numbers")
+    return Tuned(dict(grid[min(fine)[1]]), tuple(errors))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class PeakMemory:
+    """Context manager: the most memory the process held *above* its start, in MB.
+
+    Sampled every 5 ms by a thread; None where the system does not tell (no ``/proc``).
+    """
+
+    def __init__(self) -> None:
+        self.peak_mb: float | None = None
+        self._samples: list[float] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        if _PAGES.exists():
+            self._sample()
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._samples:
+            self._stop.set()
+            self._thread.join()
+            self._sample()
+            self.peak_mb = max(self._samples) - self._samples[0]
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.005):
+            self._sample()
+
+    def _sample(self) -> None:
+        held = int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        # The first and the largest so far are enough.
+        self._samples = [*self._samples[:1], max([*self._samples, held])]

@@ -15,7 +15,7 @@ from flfl import recover
 from flfl.cli import FriendlyGroup
 from flfl.datasets.catalogue import load_dataset
 from flfl.io.read import from_frame
-from flfl.recovery.verdict import verdict
+from flfl.recovery.selftest import SelfTest, verdict
 from flfl.report import missing_libraries
 
 QUICK = ("--effort", "quick")
@@ -338,7 +338,7 @@ def test_words_for_one_sensor_and_no_scores(run, tmp_path):
 )
 def test_what_federation_bought(ours, words):
     scores = {"flfl": {"mae": ours}, "alone": {"mae": 1.0}, "linear": {"mae": 2.0}}
-    said = verdict(scores, (), (), "flfl", shared=True)
+    said = verdict(SelfTest(scores, (), ()), "flfl", shared=True)
     assert words in said
 
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from flfl import FLFL, load_model, recover, save_model
 from flfl.cli import main
+from flfl.codec import pack
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.io.write import write_result, write_sensors
@@ -166,7 +167,7 @@ def test_other_slots_or_sensors_are_refused(network, first):
 
 def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, tmp_path):
     table, sensors = network
-    path = tmp_path / "run.npz"
+    path = tmp_path / "run.flfl"
     save_model(path, first.remembered_)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = load_model(path)
@@ -181,15 +182,15 @@ def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, tmp_pat
 
 @pytest.mark.parametrize("content", [b"", b"junk", None])
 def test_what_is_not_a_model_is_refused(content, tmp_path):
-    path = tmp_path / "run.npz"
+    path = tmp_path / "run.flfl"
     if content is None:
-        np.savez(path, a=np.zeros(3))
+        path.write_bytes(pack({"format": 5, "sites": {}}))
     else:
         path.write_bytes(content)
     with pytest.raises(InputError, match="not a saved model"):
         load_model(path)
     with pytest.raises(InputError, match="cannot be read"):
-        load_model(tmp_path / "nothere.npz")
+        load_model(tmp_path / "nothere.flfl")
 
 
 def test_the_command_line_goes_on(network, tmp_path):
@@ -200,7 +201,7 @@ def test_the_command_line_goes_on(network, tmp_path):
     more.write_text("\n".join(lines) + "\n")
     readings.write_text("\n".join(lines[: OLD + 1]) + "\n")
     write_sensors(described, sensors)
-    model, out = tmp_path / "run.npz", tmp_path / "filled.csv"
+    model, out = tmp_path / "run.flfl", tmp_path / "filled.csv"
     common = ["--sensors", described, "--effort", "quick"]
 
     def run(*arguments):

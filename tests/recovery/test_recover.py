@@ -8,6 +8,7 @@ from flfl import recover
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.estimators.owners import partition
+from flfl.io.write import write_sensors
 from flfl.methods import create
 
 FEW = {"method": "flfl-paper", "rounds": 5, "rank": 2}
@@ -120,7 +121,7 @@ def test_the_added_error_is_in_the_units_of_the_readings(network):
     np.testing.assert_allclose(two.added_error.dropna(), 2.0, rtol=0.1)
     assert two.summary()["added_error"]["median"] == two.added_error.median()
     first = two.summary()["guarantee"][0]
-    assert (first["readings"], round(first["best_guess"], 2)) == (1, 0.69)
+    assert (first["readings"], round(first["told_apart"], 2)) == (1, 0.69)
     for method in ("linear", "lfa", "alone", "pooled"):
         without = recover(values, sensors, method=method, self_test=False)
         assert without.added_error.isna().all()
@@ -135,7 +136,7 @@ def test_each_sensor_may_be_its_own_owner(network):
 
 def test_options_that_are_gone_say_what_replaces_them(network):
     with pytest.raises(InputError, match="no option max_exposure"):
-        recover(*network, max_exposure=0.5)
+        recover(*network, options={"max_exposure": 0.5})
 
 
 class TestPublished:
@@ -182,7 +183,7 @@ def test_random_state_is_not_overridden(network):
     table, sensors = network
     (third, same, other) = (
         recover(table, sensors, self_test=False, method="lfa", **seed).values
-        for seed in ({"random_state": 3}, {"seed": 3}, {"seed": 0})
+        for seed in ({"options": {"random_state": 3}}, {"seed": 3}, {"seed": 0})
     )
     pd.testing.assert_frame_equal(third, same)
     assert not third.equals(other)
@@ -246,3 +247,44 @@ def test_owners_are_scored_from_their_sensors(network):
     for way in ("flfl", "site", "alone", "linear"):
         maes = [score.mae[way] for score in result.by_site()]
         assert (counts * maes).sum() / counts.sum() == pytest.approx(result.scores[way]["mae"])
+
+
+class TestWhatAResultDoes:
+    @pytest.fixture
+    def result(self, network):
+        return recover(network[0].values.sample(frac=1, random_state=0), method="linear")
+
+    def test_a_path_in_and_a_file_out(self, network, tmp_path):
+        table, sensors = network
+        path, places, out = (tmp_path / f"{name}.csv" for name in ("in", "sensors", "out"))
+        table.values.rename_axis("time").to_csv(path)
+        write_sensors(places, sensors)
+        result = recover(path, places, method="linear", self_test=False)
+        result.save(out, flags=tmp_path / "flags.csv")
+        filled = pd.read_csv(out, index_col=0)
+        assert filled.notna().all().all()
+        assert set(pd.read_csv(tmp_path / "flags.csv")["flag"]) == {"observed", "recovered"}
+
+    def test_rows_that_were_not_sorted_are_saved_at_their_times(self, result, network, tmp_path):
+        result.save(tmp_path / "out.csv")
+        filled = pd.read_csv(tmp_path / "out.csv", index_col=0, parse_dates=True).sort_index()
+        known = network[0].known
+        np.testing.assert_allclose(filled.to_numpy()[known], network[0].values.to_numpy()[known])
+
+    def test_a_notebook_shows_counts_and_scores(self, result):
+        shown = result._repr_html_()
+        assert f"{result.count('recovered')} recovered" in shown
+        assert "mae" in shown
+
+    def test_the_page(self, network, tmp_path):
+        pytest.importorskip("bokeh")
+        recover(*network, method="linear").to_html(tmp_path / "page.html", title="Mine")
+        assert "Mine" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+    def test_the_plot_is_of_a_sensor_with_gaps(self, result):
+        pytest.importorskip("matplotlib").use("Agg")
+        axes = result.plot()
+        assert axes.get_title() in result.values.columns
+        assert np.isfinite(axes.lines[1].get_ydata()).any()
+        with pytest.raises(InputError, match="no sensor"):
+            result.plot("nobody")

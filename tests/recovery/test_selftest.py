@@ -8,8 +8,7 @@ from flfl import recover
 from flfl.datasets.synthetic import synthesize
 from flfl.methods import create
 from flfl.recovery import GapScore, SensorScore
-from flfl.recovery.scores import by_sensor
-from flfl.recovery.verdict import verdict
+from flfl.recovery.selftest import SelfTest, by_sensor, verdict
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +89,21 @@ def test_the_verdict_names_who_does_not_gain_and_where():
     whole = {name: {"mae": mae} for name, mae in scores(1.0, 2.0).items()}
     gaps = [GapScore(1, 1, 50, scores(1.0, 1.0)), GapScore(7, 12, 50, scores(1.0, 4.0))]
     sensors = [
-        SensorScore("a", 9, scores(1.0, 2.0), lead=1.0, margin=0.5),
-        SensorScore("b", 9, scores(1.0, 0.5), lead=-0.5, margin=0.4),
-        SensorScore("c", 0, scores(np.nan, np.nan), lead=np.nan, margin=np.nan),
-        SensorScore("d", 2, scores(1.0, 2.0), lead=1.0, margin=3.0),
-        SensorScore("e", 1, scores(1.0, 2.0), lead=1.0, margin=np.nan),
+        SensorScore("a", 9, scores(1.0, 2.0), 1.0, 0.5, gains=True, loses=False),
+        SensorScore("b", 9, scores(1.0, 0.5), -0.5, 0.4, gains=False, loses=True),
+        SensorScore("c", 0, scores(np.nan, np.nan), np.nan, np.nan, gains=False, loses=False),
+        SensorScore("d", 2, scores(1.0, 2.0), 1.0, 3.0, gains=False, loses=False),
+        SensorScore("e", 1, scores(1.0, 2.0), 1.0, np.nan, gains=False, loses=False),
     ]
-    said = verdict(whole, gaps, sensors, "flfl", shared=True)
+    test = SelfTest(whole, tuple(gaps), tuple(sensors))
+    said = verdict(test, "flfl", shared=True)
     assert "50 % below each sensor alone" in said
     assert "In gaps of 1 slot a sensor alone does as well." in said
     assert said.endswith(
         "1 sensor of 4 clearly gains from the network, 1 clearly loses (b), 2 are too close to"
         " tell (1 not tested)."
     )
-    assert verdict(whole, gaps, sensors, "lfa", shared=True) == ""
+    assert verdict(test, "lfa", shared=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_verdict_names_who_does_not_gain_and_where():
 )
 def test_the_measure_is_what_each_owner_does_by_itself(site, said):
     whole = {name: {"mae": mae} for name, mae in (scores(1.0, 2.0) | {"site": site}).items()}
-    assert said in verdict(whole, [], [], "flfl", shared=True)
+    assert said in verdict(SelfTest(whole, (), ()), "flfl", shared=True)
 
 
 def test_no_gain_is_claimed_where_nothing_was_shared(network):

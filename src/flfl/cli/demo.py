@@ -48,8 +48,7 @@ def demo(out: Path, report: Path | None, seed: int, as_json: bool) -> None:
             table,
             sensors,
             seed=seed,
-            progress=lambda done, total, *_: tell(f"round {done} of at most {total}", done, total),
-            stage=tell,
+            progress=lambda done, total: tell(f"round {done} of at most {total}", done, total),
         )
         write_recovery(outputs, result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
     print_recovery(result, outputs, as_json, title=TITLE)

@@ -100,7 +100,8 @@ def limits(value: Any) -> tuple[float, float]:
     """
     parts = value.split(",") if isinstance(value, str) else value
     try:
-        return Rules(bounds=[None if part == "" else float(part) for part in parts]).limits
+        ends = [None if part == "" else float(part) for part in parts]
+        return tuple(Rules.check({"bounds": ends}).bounds)
     except (TypeError, ValueError):
         remedy = "Give two numbers, the lower one first, or leave an end open: 0,500 or 0,"
         raise InputError(f"{value!r} is not a pair of limits", remedy=remedy) from None
@@ -122,7 +123,7 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
 )
 seed_option = option("--seed", "Random seed.", click.IntRange(min=0), 0)
-GAP = checked("slots or duration", lambda value: Rules(max_gap=value).max_gap)
+GAP = checked("slots or duration", lambda value: Rules.check({"max_gap": value}).max_gap)
 LIMITS = checked("low,high", limits)
 METHOD = checked("name", lambda name: find(str(name)).name)
 WORD = checked("number or word", number_or_word)

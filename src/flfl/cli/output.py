@@ -23,8 +23,7 @@ from flfl.io.table import Table
 from flfl.io.write import check_outputs, write_result
 from flfl.methods import find
 from flfl.recovery import Recovery
-from flfl.recovery.scores import ALONE, SITE
-from flfl.recovery.verdict import span
+from flfl.recovery.selftest import ALONE, SITE, span
 from flfl.report import SUFFIXES, check_report_extra, write_page
 from flfl.report.content import count, figure, what_left
 
@@ -111,7 +110,7 @@ def check_before(outputs: Outputs, **files: Any) -> None:
     read = [files.get(name) for name in ("readings", "sensors_path", "sites")]
     inputs = [Path(path) for path in read if path not in (None, EACH)]
     check_outputs(outputs.get("out"), outputs.get("flags"), inputs=inputs)
-    known = {"publish": OUTPUT_SUFFIXES, "report": SUFFIXES}
+    known = {"publish": OUTPUT_SUFFIXES, "report": SUFFIXES, "save_model": (".flfl",)}
     for name in outputs.keys() - {"out", "flags"}:
         if path := outputs[name]:
             check_writable(path, inputs=inputs, suffixes=known.get(name, (".npz",)))

@@ -16,8 +16,8 @@ from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.methods import find
-from flfl.recovery import Rules
 from flfl.recovery import recover as recover_table
+from flfl.recovery.rules import Rules, count_reasons
 from flfl.report.content import count
 
 
@@ -59,7 +59,7 @@ from flfl.report.content import count
 )
 @options.method_options
 @option(
-    "--save-model", "Keep the run (.npz, readable by you only; it holds the noisy copies).", PATH
+    "--save-model", "Keep the run (.flfl, readable by you only; it holds the noisy copies).", PATH
 )
 @option(
     "--warm-start",
@@ -85,7 +85,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
       flfl recover readings.csv --sites each --added-error '2 ug/m3' --out filled.csv
       flfl recover readings.csv --out filled.nc --max-gap 2d --min-readings 100 --bounds 0,
       flfl recover readings.csv --max-gap 2d --dry-run
-      flfl recover more.csv --sensors sensors.csv --warm-start run.npz --out filled.csv
+      flfl recover more.csv --sensors sensors.csv --warm-start run.flfl --out filled.csv
     """
     outputs = {name: given.pop(name) for name in ("out", "flags", "report", "publish")}
     kept = {"save_model": given.pop("save_model")}
@@ -105,8 +105,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
         result = recover_table(
             table,
             sensors,
-            progress=lambda done, total, *_: tell(f"round {done} of at most {total}", done, total),
-            stage=tell,
+            progress=lambda done, total: tell(f"round {done} of at most {total}", done, total),
             warm_start=earlier,
             **settings,
         )
@@ -123,8 +122,9 @@ def _print_plan(
     as_json: bool,
 ) -> None:
     """What was understood of a file, and what would be done with it."""
-    rules = Rules(settings.get("max_gap"), settings["min_readings"], settings.get("bounds"))
-    refusals, notes = rules.refusals(table), rules.notes(table)
+    given = {name: settings.get(name) for name in ("max_gap", "bounds")}
+    rules = Rules.check(given | {"min_readings": settings["min_readings"]})
+    refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)
     found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())
     filled, method = found.missing - refused, find(settings["method"]).name

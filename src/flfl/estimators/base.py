@@ -22,6 +22,18 @@ from flfl.io.sensors import Sensors
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+
+def slots_per_hour(step: object) -> float:
+    """How many slots of a step are in an hour; 1 where a step is longer, or no time.
+
+    Examples
+    --------
+    >>> slots_per_hour(pd.Timedelta(minutes=10)), slots_per_hour(pd.Timedelta(days=1))
+    (6.0, 1.0)
+    """
+    return max(pd.Timedelta(hours=1) / step, 1.0) if isinstance(step, pd.Timedelta) else 1.0
 
 
 class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -83,6 +95,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sensors: Sensors | pd.DataFrame | None = None,
         sites: Sites | None = None,
         grid: Grid | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Learn from the known entries of a time x sensor table.
 
@@ -99,6 +112,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Owner of each sensor, in column order or by sensor id; names or numbers.
         grid : Grid, optional
             The time grid of the rows, where it is known already; else found from the index.
+        progress : callable, optional
+            Called with (done, total) after every round, by methods that have rounds.
         """
         return self._fit(X, sensors, sites, grid, self._estimate)
 

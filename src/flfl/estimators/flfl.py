@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from flfl.config import MethodSettings, Settings
 from flfl.errors import InputError
-from flfl.estimators.base import Array, BaseRecoverer
+from flfl.estimators.base import Array, BaseRecoverer, slots_per_hour
 from flfl.estimators.owners import Partition, Sites, partition
 from flfl.estimators.saved_model import Kept, Remembered
 from flfl.io.grid import Grid
@@ -382,8 +382,7 @@ class FLFL(BaseRecoverer):
 
     def _finish(self, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
         """Every owner's finish at home, side by side (the estimator plays all the owners)."""
-        hour, step = pd.Timedelta(hours=1), self.step_
-        per_hour = max(hour / step, 1.0) if isinstance(step, pd.Timedelta) else 1.0
+        rate = slots_per_hour(self.step_)
         parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
         infer = shared_posterior()
         for table, units, network, own, noise in jobs:
@@ -392,7 +391,7 @@ class FLFL(BaseRecoverer):
             if finish:
                 draws = f"flfl {self.random_state} draws {table.name}".encode()
                 seed = int.from_bytes(hashlib.sha256(draws).digest()[:4], "little")
-                effort = Effort(self.effort == "full", self.coverage, self.period_, seed, per_hour)
+                effort = Effort(self.effort == "full", self.coverage, self.period_, seed, rate)
                 made = finish_at_home(table, effort, units, network, own, infer)
                 parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
         estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)

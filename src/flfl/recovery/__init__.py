@@ -3,12 +3,6 @@
 from flfl.recovery.recover import recover
 from flfl.recovery.result import Recovery
 from flfl.recovery.rules import Rules
-from flfl.recovery.scores import GapScore, SensorScore
+from flfl.recovery.selftest import ALONE, SITE, GapScore, SensorScore
 
-__all__ = [
-    "GapScore",
-    "Recovery",
-    "Rules",
-    "SensorScore",
-    "recover",
-]
+__all__ = ["ALONE", "SITE", "GapScore", "Recovery", "Rules", "SensorScore", "recover"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,69 +17,104 @@ from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
-from flfl.estimators.flfl import FLFL
 from flfl.estimators.owners import Sites, partition, resolve_sensors
 from flfl.estimators.saved_model import Remembered
-from flfl.io.read import from_frame, with_time_index
-from flfl.io.sensors import Sensors
+from flfl.io.grid import Grid
+from flfl.io.read import from_frame, read_readings, with_time_index
+from flfl.io.sensors import Sensors, read_sensors
 from flfl.io.table import Table
 from flfl.io.write import flags_of
-from flfl.methods import create
-from flfl.paper.estimator import PaperFLFL
+from flfl.methods import find
 from flfl.protocol.finish import published
 from flfl.protocol.network import posterior
 from flfl.protocol.traffic import Traffic
-from flfl.recovery.identity import run_id
+from flfl.recovery import selftest
 from flfl.recovery.result import Recovery
-from flfl.recovery.rules import NO_ESTIMATE, Bounds, Gap, Rules
-from flfl.recovery.selftest import Fit, SelfTest, Stage, Tester
-from flfl.recovery.verdict import verdict
+from flfl.recovery.rules import NO_ESTIMATE, Rules
+from flfl.recovery.selftest import SITE
 
 Array = NDArray[np.float64]
 
-Progress = Callable[..., None]
-_EACH_SITE = ("effort", "transformation", "season", "coverage", "n_regions", "random_state")
-"""Options that a site would also use by itself."""
+_EACH_SITE = ("effort", "transformation", "season", "coverage", "n_regions")
+"""Settings that a site would also use by itself."""
 
 
 def recover(
-    readings: pd.DataFrame | Array | Table,
-    sensors: Sensors | pd.DataFrame | None = None,
+    readings: pd.DataFrame | Array | Table | str | Path,
+    sensors: Sensors | pd.DataFrame | str | Path | None = None,
     *,
     sites: Sites | Literal["each"] | None = None,
     method: str = "flfl",
     seed: int = 0,
-    max_gap: Gap | None = None,
+    added_error: float | str | None = None,
+    share: float | None = None,
+    effort: Literal["full", "quick"] | None = None,
+    rank: int | None = None,
+    rounds: int | None = None,
+    pilot: bool | None = None,
+    transformation: Literal["none", "sqrt", "log1p"] | None = None,
+    season: int | None = None,
+    coverage: float | None = None,
+    n_regions: int | None = None,
+    secure: bool | None = None,
+    options: Mapping[str, Any] | None = None,
+    max_gap: int | str | pd.Timedelta | None = None,
     min_readings: int = 0,
-    bounds: Bounds | None = None,
+    bounds: tuple[float | None, float | None] | None = None,
     self_test: bool = True,
-    progress: Progress | None = None,
-    stage: Stage | None = None,
     warm_start: Remembered | None = None,
-    **options: Any,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Recovery:
     """Fill the gaps of a time x sensor table.
 
+    Settings that are None have the method's own default, which for ``flfl`` is given here; they
+    are checked by :class:`~flfl.config.MethodSettings`.
+
     Parameters
     ----------
-    readings : DataFrame (index = time, one column a sensor, NaN = missing), array, or Table. No
-        number stands for a missing reading: replace -999 and the like by NaN first
-    sensors : coordinates (and sites): a DataFrame with one row a sensor
-    sites : owner of each sensor, by column order or by sensor id; names or numbers. ``"each"``:
-        every sensor has an owner of its own
-    method : a name from the registry
-    seed : of every random draw; ``random_state`` among the options comes before it
-    max_gap : leave longer gaps empty: a number of slots, or a duration such as ``"6h"``, ``"2d"``
-    min_readings : leave sensors with fewer readings empty
-    bounds : physical limits (low, high), None for an open end: recovered values and their
-        intervals stay inside
-    self_test : score the method on readings hidden from it (a method that does not hold any out
-        by itself is fitted twice, and both runs count in the traffic)
-    progress : called with (round, rounds) after every round, by some methods with an error besides
-    stage : called with the name of each stage of the run as it begins
-    warm_start : an earlier result's ``remembered``, when this table goes on after that one: only
-        the new slots are fitted, in a few rounds (``flfl`` only)
-    options : arguments of the method, such as ``added_error=0.5`` or ``share=0.3``
+    readings : DataFrame, array, Table or path
+        A DataFrame has times in its index and one column for each sensor, NaN = missing. In it no
+        number stands for a missing reading: replace -999 and the like by NaN first.
+    sensors : Sensors, DataFrame or path, optional
+        Coordinates (and sites), one row for each sensor.
+    sites : sequence, mapping or "each", optional
+        Owner of each sensor, by column order or by sensor id; names or numbers. ``"each"``: every
+        sensor has an owner of its own.
+    method : str
+        A name from the registry; ``flfl methods`` lists them.
+    seed : int
+        Of every random draw.
+    added_error : float or str, optional
+        Noise in the copies that leave: a multiple of each sensor's own error in time (1), or a text
+        with a unit such as ``"2 ug/m3"``; 0 means that the coordinator is trusted.
+    share : float, optional
+        Numbers released for each reading (0.5).
+    effort : {"full", "quick"}, optional
+        ``"quick"`` leaves the costly trees out (full).
+    rank, rounds : int, optional
+        Factors at the most (20), and rounds of the shared fit (5).
+    pilot : bool, optional
+        Release a tenth of the slots first, to learn how little noise is enough (True).
+    transformation, season : optional
+        Of the readings, and a number of slots; None lets the sites vote.
+    coverage : float, optional
+        Of the intervals (0.9).
+    n_regions : int, optional
+        Regions to find from the coordinates (one for about 8 sensors).
+    secure : bool, optional
+        Hide every site's sums from the coordinator (with three sites or more).
+    options : mapping, optional
+        Further settings of another method.
+    max_gap, min_readings, bounds
+        What is left empty, and the limits of what is filled; see :class:`~flfl.recovery.Rules`.
+    self_test : bool
+        Score the method on readings hidden from it (a method that does not hold any out by itself
+        is fitted twice, and both runs count in the traffic).
+    warm_start : Remembered, optional
+        An earlier result's ``remembered``, when this table goes on after that one: only the new
+        slots are fitted, in a few rounds (``flfl`` only).
+    progress : callable, optional
+        Called with (done, total) after every round.
 
     Examples
     --------
@@ -87,113 +126,136 @@ def recover(
     ('recovered', False)
     """
     start = time.perf_counter()
-    rules = Rules(max_gap, min_readings, bounds)
-    table = readings if isinstance(readings, Table) else from_frame(readings)
+    given = {
+        "added_error": added_error,
+        "share": share,
+        "effort": effort,
+        "rank": rank,
+        "rounds": rounds,
+        "pilot": pilot,
+        "transformation": transformation,
+        "season": season,
+        "coverage": coverage,
+        "n_regions": n_regions,
+        "secure": secure,
+        **(options or {}),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    limits = {"max_gap": max_gap, "min_readings": min_readings, "bounds": bounds}
+    settings = {"method": method, "seed": seed, **given, **limits}
+    rules = Rules.check(limits)
+    hooks: dict[str, Any] = {"progress": progress}
+    if warm_start is not None:
+        if method != "flfl":
+            raise InputError(f"{method} cannot go on from an earlier run", where="warm_start")
+        hooks["warm_start"] = warm_start
+    if isinstance(readings, str | Path):
+        table = read_readings(readings)
+    else:
+        table = readings if isinstance(readings, Table) else from_frame(readings)
     known = Sensors.of_table(table) if sensors is None else sensors
+    if isinstance(known, str | Path):
+        known = read_sensors(known, table.sensor_ids)
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
-    settings = {"method": method, "seed": seed, **options, **vars(rules)}
-    fit = _fitter(network, method, seed, progress, options, warm_start)
+    fit = partial(_fit, method, seed, given, network, table.grid, hooks)
     alone = None
     if method == "flfl" and warm_start is None:
-        own = {name: options[name] for name in _EACH_SITE if name in options}
-        alone = _fitter(network, "alone", seed, None, own, None)
+        own = {name: given[name] for name in _EACH_SITE if name in given}
+        alone = partial(_fit, "alone", seed, own, network, table.grid, {})
     model = fit(table.values)
-    tester = Tester(table, method, seed, rules, fit, alone, stage)
-    test = tester.test(model) if self_test else SelfTest.none(table, tester.label)
-    filled = np.where(reasons == "", rules.clip(model.estimates_), np.nan)
+    label = SITE if method == "alone" else "flfl" if method.startswith("flfl") else method
+    again = fit if self_test else None
+    test = selftest.self_test(table, model, label, rules, seed, again, alone)
+    remembered = getattr(model, "remembered_", None)
+    shown = None if remembered is None else _published(remembered, table)
+    if shown is not None:
+        shown = np.where(reasons == "", np.clip(shown, *rules.bounds), np.nan)
+    filled = np.where(reasons == "", np.clip(model.estimates_, *rules.bounds), np.nan)
     values = np.where(table.known, table.values, filled)
     flags = flags_of(table, values)
     reasons[(reasons == "") & (flags == "refused")] = NO_ESTIMATE
-    lower, upper = _interval(model, values, flags == "recovered", test.width)
-    given = _Given.of(readings, table)
+    # The method's own intervals, or else the self-test's error quantile around each value.
+    reach = np.full(values.shape[1], np.nan) if test.width is None else test.width
+    lower, upper = (
+        np.where(flags == "recovered", np.clip(bound, *rules.bounds), values)
+        for bound in model.interval() or (values - reach, values + reach)
+    )
     owners = _sites(model, network, table)
-    remembered = getattr(model, "remembered_", None)
-    shown = None if remembered is None else _published(remembered, table, rules)
     shared = model.traffic_.numbers > 0 and len(set(owners) - {""}) > 1
+    notes = [*table.notes, *network.notes, *rules.notes(table)]
+    if network.coordinates is None and network.regions is None:
+        notes.append("no coordinates: nothing is known of who is near whom")
+    if self_test and not test.overall:
+        notes.append("too few readings for a self-test: no scores")
+    # The rows and columns as the caller has them; inside, times are sorted and ids are text.
+    index, columns, order = table.values.index, table.values.columns, None
+    if not isinstance(readings, Table | str | Path):
+        outside = readings if isinstance(readings, pd.DataFrame) else pd.DataFrame(readings)
+        index, columns, order = outside.index, with_time_index(outside).columns, table.order
+
+    def frame(cells: NDArray[Any]) -> pd.DataFrame:
+        return pd.DataFrame(cells if order is None else cells[order], index, columns)
+
+    added = getattr(model, "added_error_", np.full(len(columns), np.nan))
     return Recovery(
-        values=given.frame(values),
-        flags=given.frame(flags),
-        reasons=given.frame(reasons),
-        lower=given.frame(np.where(table.known, values, rules.clip(lower))),
-        upper=given.frame(np.where(table.known, values, rules.clip(upper))),
+        values=frame(values),
+        flags=frame(flags),
+        reasons=frame(reasons),
+        lower=frame(lower),
+        upper=frame(upper),
         scores=test.overall,
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
-        verdict=verdict(test.overall, test.by_gap_length, test.by_sensor, tester.label, shared),
-        added_error=pd.Series(_added_error(model, table), given.columns),
-        unit=table.unit,
+        verdict=selftest.verdict(test, label, shared),
+        added_error=pd.Series(added, columns),
         traffic=model.traffic_ if test.traffic is None else _both(model.traffic_, test.traffic),
         seconds=time.perf_counter() - start,
         sites=owners,
         method=method,
+        settings=settings,
         rules=rules,
         run_id=run_id(table, network, settings, warm_start),
+        table=table,
+        sensors=network,
         remembered=remembered,
-        published=None if shown is None else given.frame(shown),
+        published=None if shown is None else frame(shown),
         secure=bool(getattr(model, "secure_", False)),
-        notes=_notes(table, network, rules, self_test and not test.overall),
+        notes=tuple(notes),
     )
 
 
-def _notes(table: Table, network: Sensors, rules: Rules, untested: bool) -> tuple[str, ...]:
-    notes = [*table.notes, *network.notes, *rules.notes(table)]
-    if network.coordinates is None and network.regions is None:
-        notes.append("no coordinates: nothing is known of who is near whom")
-    if untested:
-        notes.append("too few readings for a self-test: no scores")
-    return tuple(notes)
+def _fit(
+    method: str,
+    seed: int,
+    options: Mapping[str, Any],
+    network: Sensors,
+    grid: Grid,
+    hooks: Mapping[str, Any],
+    values: pd.DataFrame,
+) -> BaseRecoverer:
+    model = find(method).create(seed=seed, **options)
+    return model.fit(values, sensors=network, grid=grid, **hooks)
 
 
-@dataclass(frozen=True)
-class _Given:
-    """The rows and columns as the caller has them; inside, times are sorted and ids are text."""
-
-    index: pd.Index
-    columns: pd.Index
-    order: NDArray[np.intp] | None
-
-    @classmethod
-    def of(cls, readings: pd.DataFrame | Array | Table, table: Table) -> _Given:
-        if isinstance(readings, Table):
-            return cls(table.values.index, table.values.columns, None)
-        frame = readings if isinstance(readings, pd.DataFrame) else pd.DataFrame(readings)
-        return cls(frame.index, with_time_index(frame).columns, table.order)
-
-    def frame(self, cells: NDArray[Any]) -> pd.DataFrame:
-        rows = cells if self.order is None else cells[self.order]
-        return pd.DataFrame(rows, self.index, self.columns)
-
-
-def _added_error(model: BaseRecoverer, table: Table) -> Array:
-    """Of each sensor's copies, in the readings' units; NaN where the method makes none."""
-    return np.asarray(getattr(model, "added_error_", np.full(len(table.sensor_ids), np.nan)))
-
-
-def _published(run: Remembered, table: Table, rules: Rules) -> Array | None:
-    """What may be published, from copies only; what the rules refuse stays empty.
-
-    None where copies have no noise: they are the readings.
-    """
+def _published(run: Remembered, table: Table) -> Array | None:
+    """What may be published, from copies only. None where copies have no noise: they are the
+    readings."""
     if any((kept.sigmas[np.isfinite(kept.copies)] == 0).any() for kept in run.sites.values()):
         return None
     values, (post, _) = np.full(table.values.shape, np.nan), posterior(run.network)
     for kept in run.sites.values():
         columns = [table.sensor_ids.index(sensor) for sensor in kept.ids]
         values[:, columns] = published(run.network, post, kept.ids, kept.copies).T
-    refused = ~table.known & (rules.reasons(table) != "")
-    return np.where(refused, np.nan, rules.clip(values))
+    return values
 
 
 def _sites(model: BaseRecoverer, network: Sensors, table: Table) -> tuple[str, ...]:
     """The sites that took part. A sensor without readings took none, but may have an owner."""
     if not hasattr(model, "partition_"):
         return partition(network).sites
-    sites = list(network.sites or network.regions or ("",) * len(network.ids))
-    for sensor, site in zip(
-        np.flatnonzero(table.known.any(axis=0)), model.partition_.sites, strict=True
-    ):
-        sites[sensor] = site
+    sites = np.array(network.sites or network.regions or ("",) * len(network.ids), dtype=object)
+    sites[table.known.any(axis=0)] = model.partition_.sites
     return tuple(sites)
 
 
@@ -211,32 +273,39 @@ def _both(final: Traffic, test: Traffic) -> Traffic:
     )
 
 
-def _interval(
-    model: BaseRecoverer, values: Array, filled: NDArray[np.bool_], width: Array | None
-) -> tuple[Array, Array]:
-    """The method's own intervals, or else the self-test's error quantile around each value."""
-    reach = np.full(values.shape[1], np.nan) if width is None else width
-    low, high = model.interval() or (values - reach, values + reach)
-    return np.where(filled, low, values), np.where(filled, high, values)
-
-
-def _fitter(
+def run_id(
+    table: Table,
     network: Sensors,
-    method: str,
-    seed: int,
-    progress: Progress | None,
-    options: Mapping[str, Any],
-    warm_start: Remembered | None,
-) -> Fit:
-    """Fits the method to the readings it is given."""
-    if warm_start is not None and method != "flfl":
-        raise InputError(f"{method} cannot go on from an earlier run", where="warm_start")
-    more: dict[str, Any] = {} if warm_start is None else {"warm_start": warm_start}
+    settings: Mapping[str, Any],
+    warm_start: Remembered | None = None,
+) -> str:
+    """Sixteen hexadecimal digits: the same for the same readings, settings and version.
 
-    def fit(values: pd.DataFrame) -> BaseRecoverer:
-        model = create(method, seed=seed, **options)
-        if isinstance(model, FLFL | PaperFLFL):
-            return model.fit(values, sensors=network, progress=progress, **more)
-        return model.fit(values, sensors=network)
-
-    return fit
+    Examples
+    --------
+    >>> table = from_frame(np.array([[1.0, 2.0], [np.nan, 3.0]]))
+    >>> one, same, other = (
+    ...     run_id(table, Sensors(("0", "1")), {"seed": seed}) for seed in (0, 0, 1)
+    ... )
+    >>> len(one), one == same, one == other
+    (16, True, False)
+    """
+    index = table.values.index
+    words = {
+        "version": version("flfl"),
+        "sensors": network.ids,
+        "sites": network.sites,
+        "regions": network.regions,
+        "kind": network.kind,
+        "settings": dict(settings),
+    }
+    if warm_start is not None:
+        words["earlier"] = warm_start.network.digest.hex()
+    digest = hashlib.sha256(json.dumps(words, sort_keys=True, default=str).encode())
+    times = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy(dtype=np.float64)
+    for array in (table.values.to_numpy(dtype=np.float64), times, network.coordinates):
+        if array is not None:
+            # One bit pattern for every missing reading and for either zero.
+            plain = np.where(array == array, array + 0, np.nan)
+            digest.update(np.ascontiguousarray(plain).tobytes())
+    return digest.hexdigest()[:16]

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from flfl.errors import InputError
 from flfl.estimators.saved_model import Remembered
-from flfl.io.table import FLAGS
-from flfl.io.write import Provenance
+from flfl.io.sensors import Sensors
+from flfl.io.table import FLAGS, Table
+from flfl.io.write import Provenance, write_result
 from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
 from flfl.recovery.rules import Rules, count_reasons
-from flfl.recovery.scores import GapScore, SensorScore, SiteScore, by_site
+from flfl.recovery.selftest import GapScore, SensorScore
+
+
+@dataclass(frozen=True)
+class SiteScore:
+    """The self-test of one owner.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    sensors, count : int
+        How many it has, and how many readings of them were hidden.
+    mae : mapping
+        As in :class:`GapScore`; NaN where nothing was hidden.
+    added_error : float
+        Of its copies, the median of its sensors; NaN where nothing left it.
+    """
+
+    site: str
+    sensors: int
+    count: int
+    mae: Mapping[str, float]
+    added_error: float
 
 
 @dataclass(frozen=True)
@@ -26,29 +54,50 @@ class Recovery:
 
     Attributes
     ----------
-    values : time x sensor; observed values as they were, recovered ones filled in, refused NaN
-    flags : time x sensor, ``observed``, ``recovered`` or ``refused``
-    reasons : time x sensor, why a cell was refused; empty text elsewhere
-    lower, upper : bounds of the interval of each recovered value (the value itself where
-        observed, NaN where refused)
-    scores : the self-test: errors on readings that were hidden, against each sensor alone
-        (``alone``: pchip; ``linear``) and against each site alone (``site``, where sites have
-        several sensors)
-    by_gap_length : the self-test by length of the gap in which a hidden reading lay
-    by_sensor : the self-test by sensor, in column order. A few hidden readings say little of one
-    verdict : what the self-test says, in plain sentences; empty without one
-    added_error : standard deviation of the noise in each sensor's copies at its median reading, in
-        the readings' units; NaN for a sensor of which nothing left
-    unit : of the readings, where the file names one
-    traffic : what travelled, a self-test that is a run of its own included
-    sites : owner of each sensor; empty where a sensor without readings has none
-    method : the name of the method that recovered
-    rules : what was not to be filled, and the limits of what was
-    run_id : the same for the same readings, settings and version
-    remembered : the finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only)
-    published : time x sensor, filled from noisy copies, without a clean reading (``flfl`` only)
-    secure : whether the sites' sums were hidden from the coordinator
-    notes : what was understood and decided, in plain sentences
+    values : DataFrame
+        Time x sensor; observed values as they were, recovered ones filled in, refused NaN.
+    flags : DataFrame
+        ``observed``, ``recovered`` or ``refused``.
+    reasons : DataFrame
+        Why a cell was refused; empty text elsewhere.
+    lower, upper : DataFrame
+        Bounds of the interval of each recovered value (the value itself where observed, NaN where
+        refused).
+    scores : mapping
+        The self-test: errors on readings that were hidden, against each sensor alone (``alone``:
+        pchip; ``linear``) and against each site alone (``site``, where sites have several sensors).
+    by_gap_length, by_sensor : tuples of scores
+        The self-test by length of the gap in which a hidden reading lay, and by sensor in column
+        order. A few hidden readings say little of one.
+    verdict : str
+        What the self-test says, in plain sentences; empty without one.
+    added_error : Series
+        Standard deviation of the noise in each sensor's copies at its median reading, in the
+        readings' units; NaN for a sensor of which nothing left.
+    traffic : Traffic
+        What travelled, a self-test that is a run of its own included.
+    seconds : float
+        How long it took.
+    sites : tuple of str
+        Owner of each sensor; empty where a sensor without readings has none.
+    method : str
+        The name of the method that recovered.
+    settings : mapping
+        What was given: method, seed, rules, and the method's own settings.
+    rules : Rules
+        What was not to be filled, and the limits of what was.
+    run_id : str
+        The same for the same readings, settings and version.
+    table, sensors : Table and Sensors
+        What was recovered, as it was understood.
+    remembered : Remembered or None
+        The finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only).
+    published : DataFrame or None
+        Filled from noisy copies, without a clean reading (``flfl`` only).
+    secure : bool
+        Whether the sites' sums were hidden from the coordinator.
+    notes : tuple of str
+        What was understood and decided, in plain sentences.
     """
 
     values: pd.DataFrame
@@ -65,61 +114,76 @@ class Recovery:
     seconds: float
     sites: tuple[str, ...]
     method: str
+    settings: Mapping[str, Any]
     rules: Rules
     run_id: str
-    unit: str | None = None
+    table: Table
+    sensors: Sensors
     remembered: Remembered | None = None
     published: pd.DataFrame | None = None
     secure: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str | None:
+        """Of the readings, where the file names one."""
+        return self.table.unit
 
     @property
     def provenance(self) -> Provenance:
         """What a file says of every cell besides its value and its interval."""
-        return Provenance(self.reasons, self.method, self.run_id, self.rules.limits)
+        return Provenance(self.reasons, self.method, self.run_id, self.rules.bounds)
 
     def count(self, flag: str) -> int:
         """How many cells carry the flag."""
         return int((self.flags.to_numpy() == flag).sum())
 
-    def refusals(self) -> dict[str, int]:
-        """How many cells were refused for each reason."""
-        return count_reasons(self.reasons.to_numpy())
-
     def by_site(self) -> tuple[SiteScore, ...]:
-        """The self-test and the added error by owner, in the order of the columns."""
-        return by_site(self.by_sensor, self.sites, self.added_error.to_numpy())
+        """The self-test and the added error by owner, each hidden reading with the same weight."""
+        owners, added_error = np.array(self.sites), self.added_error.to_numpy()
+        found = []
+        for site in dict.fromkeys(name for name in self.sites if name):
+            at = np.flatnonzero(owners == site)
+            tested = [self.by_sensor[i] for i in at if self.by_sensor[i].count]
+            count = sum(score.count for score in tested)
+            mae = {
+                way: sum(s.count * s.mae[way] for s in tested) / count if count else np.nan
+                for way in self.by_sensor[at[0]].mae
+            }
+            added = added_error[at][np.isfinite(added_error[at])]
+            median = float(np.median(added)) if len(added) else np.nan
+            found.append(SiteScore(site, len(at), count, mae, median))
+        return tuple(found)
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, ready for JSON."""
-        observed = self.count("observed")
+        cells = self.flags.to_numpy()
+        observed = int((cells == "observed").sum())
         tested = sum(score.count > 0 for score in self.by_sensor)
         gaining = sum(score.gains for score in self.by_sensor)
         losing = sum(score.loses for score in self.by_sensor)
+        added = float(self.added_error.median())
         return {
             "run_id": self.run_id,
             "method": self.method,
             "sensors": self.values.shape[1],
             "slots": self.values.shape[0],
             "sites": len(set(self.sites) - {""}),
-            **{flag: self.count(flag) for flag in FLAGS},
-            "refusals": self.refusals(),
+            **{flag: int((cells == flag).sum()) for flag in FLAGS},
+            "refusals": count_reasons(self.reasons.to_numpy()),
             "rounds": self.traffic.rounds,
             "exchanges": dict(self.traffic.exchanges),
             "seconds": round(self.seconds, 3),
             "numbers_per_reading": self.traffic.numbers_per_reading(observed),
-            "added_error": {"median": float(self.added_error.median()), "unit": self.unit},
-            "guarantee": guarantee(float(self.added_error.median())),
+            "added_error": {"median": added, "unit": self.unit},
+            "guarantee": guarantee(added),
             "secure": self.secure,
             "bytes_up": self.traffic.bytes_up,
             "bytes_down": self.traffic.bytes_down,
             "bytes_raw": 8 * observed,
             "self_test": {name: dict(scores) for name, scores in self.scores.items()},
             "by_gap_length": [asdict(score) for score in self.by_gap_length],
-            "by_sensor": [
-                asdict(score) | {"gains": score.gains, "loses": score.loses}
-                for score in self.by_sensor
-            ],
+            "by_sensor": [asdict(score) for score in self.by_sensor],
             "by_site": [asdict(score) for score in self.by_site()],
             "sensors_gaining": gaining,
             "sensors_losing": losing,
@@ -127,6 +191,65 @@ class Recovery:
             "verdict": self.verdict,
             "notes": [*self.notes, *self.traffic.notes],
         }
+
+    def save(self, path: str | Path, flags: str | Path | None = None) -> None:
+        """Write the filled table in the layout of its source, and perhaps the flags of each cell.
+
+        Parameters
+        ----------
+        path : str or Path
+            Ends in .csv, .csv.gz, .parquet or .nc.
+        flags : str or Path, optional
+            A long table: time, sensor, value, flag, lower, upper, method, reason, run_id.
+        """
+        order = self.table.order
+        # In the order of time, as the table has its rows.
+        back = slice(None) if order is None else np.argsort(order)
+        values, lower, upper = (x.iloc[back] for x in (self.values, self.lower, self.upper))
+        reasons = self.reasons.iloc[back]
+        about = Provenance(reasons, self.method, self.run_id, self.rules.bounds)
+        write_result(path, flags, self.table, values, lower, upper, about, self.sensors)
+
+    def to_html(self, path: str | Path, title: str = "") -> None:
+        """Write one page to look at: map, series, scores, what left the sites.
+
+        It needs the extra ``report``: ``pip install 'flfl[report]'``.
+        """
+        from flfl.report import check_report_extra, write_page
+
+        check_report_extra()
+        write_page(path, self, self.table, self.sensors, self.settings, title=title)
+
+    def plot(self, sensor: object = None, ax: Any = None) -> Any:
+        """Draw one sensor (the first with gaps) with matplotlib: readings, recovered, intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise InputError("a plot needs matplotlib", remedy="pip install matplotlib") from None
+        filled = self.flags == "recovered"
+        name = filled.any().idxmax() if sensor is None else sensor
+        if name not in self.values.columns:
+            raise InputError(f"there is no sensor {name!r}", where="sensor")
+        axes = pyplot.subplots()[1] if ax is None else ax
+        values, at = self.values[name], self.values.index
+        low, high = (bound[name].where(filled[name]) for bound in (self.lower, self.upper))
+        axes.plot(at, values.mask(filled[name]), label="observed")
+        axes.plot(at, values.where(filled[name]), ".", label="recovered")
+        axes.fill_between(at, low.to_numpy(float), high.to_numpy(float), alpha=0.3, linewidth=0)
+        axes.set(title=str(name), ylabel=self.unit or "")
+        axes.legend()
+        return axes
+
+    def _repr_html_(self) -> str:
+        """Counts, verdict and scores, for a notebook."""
+        said = ", ".join(f"{self.count(flag)} {flag}" for flag in FLAGS)
+        scores = pd.DataFrame(self.scores).T.round(4).to_html() if self.scores else ""
+        return f"<p>{said}. {escape(self.verdict)}</p>{scores}{self.values.to_html(max_rows=10)}"
 
 
 DELTA = 1e-5

@@ -14,8 +14,7 @@ from flfl.io.sensors import Sensors
 from flfl.io.table import FLAGS, Table
 from flfl.methods import Method, find
 from flfl.recovery import Recovery
-from flfl.recovery.scores import ALONE, SITE
-from flfl.recovery.verdict import span
+from flfl.recovery.selftest import ALONE, SITE, span
 
 Rows = list[tuple[str, ...]]
 WAYS = {
