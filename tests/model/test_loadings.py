@@ -136,7 +136,7 @@ def test_what_is_left_open_of_a_copy_is_never_less_than_without_it(seed, as_many
         phi, numbers = np.linalg.qr(phi)[0], J.sum(axis=0)
     z, made = loadings.released(copies, w, phi, numbers), loadings.design(P, noise, w, phi)
     post = smooth(*loadings.information(*made, z, numbers), dynamics)
-    left = loadings.left_open(copies, P, noise, (w, phi), made, numbers, post)
+    left = loadings.left_open(copies, J, P, (w, phi), made, numbers, post)
 
     curves = dense_curves(dynamics, J, P, phi, w, noise, numbers)
     h = np.einsum("itit->it", curves)

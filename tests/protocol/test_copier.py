@@ -562,7 +562,7 @@ def test_sensors_of_which_nothing_is_known_stay_at_home():
     assert copies.known.any(1).tolist() == [True, False, False]
     assert np.isnan(copies.error).tolist() == [False, True, True]
     assert store.sensors == ["station-0"]
-    assert store.pinned("station-1") is None
+    assert store.held("station-1")[0] is None
     later = Copier(SECRET, store).copy(readings, added(AddedError(units=2.0), s, readings), s)
     assert later.known.any(1).all()
     assert later.error.tolist() == [1.0, 2.0, 2.0]

@@ -102,7 +102,7 @@ def test_a_transaction_that_fails_leaves_nothing():
 
     refused("already copied", fail)
     assert store.sensors == []
-    assert store.pinned("a") is None
+    assert store.held("a")[0] is None
 
 
 KILLED = """
@@ -235,22 +235,22 @@ def test_a_creation_cut_short_is_finished_and_a_store_with_copies_is_not_taken(t
 
 def test_a_sensor_is_pinned_once():
     store = CopyStore()
-    assert store.pinned("a") is None
+    assert store.held("a")[0] is None
     store.pin("a", Pin("sqrt", HOUR))
     store.pin("a", Pin("sqrt", HOUR, origin_seconds=24 * HOUR))  # the same grid
     for other in (Pin("none", HOUR), Pin("sqrt", 2 * HOUR), Pin("sqrt", HOUR, 1800)):
         assert "second copies" in refused("pinned", store.pin, "a", other)
-    assert store.pinned("a") == Pin("sqrt", HOUR)
+    assert store.held("a")[0] == Pin("sqrt", HOUR)
     with pytest.raises(InputError):
         Pin("none", 0)
 
 
 def test_numbers_from_readings_are_held_from_the_first_time_on():
     store, pin = CopyStore(), Pin("none", HOUR)
-    assert np.isnan(store.held("a")).all()
+    assert np.isnan(store.held("a")[1]).all()
     store.pin("a", pin, [1.0, 2.0, np.nan, 0.0, np.inf])
     store.pin("a", pin, np.full(5, 7.0))
-    np.testing.assert_array_equal(store.held("a"), [1.0, 2.0, np.nan, 0.0, np.inf])
+    np.testing.assert_array_equal(store.held("a")[1], [1.0, 2.0, np.nan, 0.0, np.inf])
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_an_alias_reads_and_writes_as_the_sensor_it_names():
     refused("already copied", store.append, "newer", block([2, 3]))
     store.append("newer", block([3]))
     assert store.sensors == ["old"]
-    assert store.pinned("newer") == Pin("none", HOUR)
+    assert store.held("newer")[0] == Pin("none", HOUR)
     np.testing.assert_array_equal(
         store.read("new", HOUR * np.arange(5)), store.read("old", HOUR * np.arange(5))
     )

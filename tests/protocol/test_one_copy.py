@@ -234,7 +234,7 @@ def test_a_saved_model_holds_its_sensors_to_their_scale(tmp_path):
     again = load_model(tmp_path / "model")
     assert len(again.sites) > 1
     for site, kept in again.sites.items():
-        numbers = [again.store(site).held(sensor) for sensor in kept.ids]
+        numbers = [again.store(site).held(sensor)[1] for sensor in kept.ids]
         np.testing.assert_array_equal(numbers, model.remembered_.sites[site].held)
         assert np.isfinite(numbers).all()
 

@@ -356,7 +356,7 @@ class FLFL(BaseRecoverer):
             own = OwnPart(network.rows(table.name), out.copies, client.state.offsets)
             jobs.append((table, units, network, own, client.owner.in_units(out, units[0])))
             copies, sigmas = zip(*(store.read(i, table.instants) for i in table.ids), strict=True)
-            held = np.array([store.held(sensor) for sensor in table.ids])
+            held = np.array([store.held(sensor)[1] for sensor in table.ids])
             kept[table.name] = Kept(
                 tuple(table.ids), table.instants, np.array(copies), np.array(sigmas), held
             )

@@ -84,15 +84,6 @@ def to_metric(coordinates: Array, kind: CoordinateKind) -> Array:
     Latitude and longitude become points on the globe (chords in metres), so that neither the
     date line nor the poles tear a region apart; metric coordinates stay as they are.
 
-    Parameters
-    ----------
-    coordinates : (M, 2) array
-        Latitude and longitude in degrees, or x and y.
-
-    Returns
-    -------
-    (M, 3) or (M, 2) array
-
     Examples
     --------
     >>> to_metric(np.array([[90.0, 0.0]]), "latlon").round().tolist()

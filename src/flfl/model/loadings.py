@@ -38,33 +38,18 @@ def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
 def released(copies: Array, weights: Array, phi: Array, numbers: Index) -> Array:
     """Some sensors' part of the release: ``z_t`` (N, K), zero beyond each slot's numbers.
 
-    Parameters
-    ----------
-    copies : (m, N) array
-        Centred, zero where there is none.
-    weights, phi, numbers : (m,), (m, K) and (N,) arrays
+    Copies (m, N) are centred, zero where there is none; weights (m,), phi (m, K), numbers (N,).
     """
     z = copies.T @ (weights[:, None] * phi)
     return np.where(np.arange(phi.shape[1]) < numbers[:, None], z, 0.0)
 
 
 def design(P: Array, noise: Array, weights: Array, phi: Array) -> tuple[Array, Array]:
-    """How some sensors enter the release; both parts are sums over sensors.
+    """How sensors with loadings P (m, k), weights (m,) and functions phi (m, K) enter the release:
+    ``F_t = sum_i J_it w_i phi_i p_i'`` (N, K, k) and
+    ``R_t = sum_i J_it w_i^2 (r_i + sigma_it^2) phi_i phi_i'`` (N, K, K).
 
-    Parameters
-    ----------
-    P : (m, k) array
-        Loadings.
-    noise : (m, N) array
-        Variance of each copy around ``p . q``, 0 where there is no copy.
-    weights, phi : (m,) and (m, K) arrays
-
-    Returns
-    -------
-    F : (N, K, k) array
-        ``sum_i J_it w_i phi_i p_i'``
-    R : (N, K, K) array
-        ``sum_i J_it w_i^2 (r_i + sigma_it^2) phi_i phi_i'``
+    ``noise`` (m, N) is the variance of each copy around ``p . q``, 0 where there is no copy.
     """
     (m, K), k, N = phi.shape, P.shape[1], noise.shape[1]
     seen = (noise > 0).astype(float)
@@ -101,16 +86,8 @@ def fit_loadings(
     ``p_i = (sum_t w_it (m_t m_t' + V_t) + I)^-1 sum_t w_it y_it m_t`` with the weights
     ``w_it = J_it / (r_i + sigma_it^2)``, and r_i from the residuals.
 
-    Parameters
-    ----------
-    Y, J, sigma2 : (m, N) arrays
-        Series, 1 where known, variance of the added error.
-    r : (m,) array
-        Residual variance so far.
-
-    Returns
-    -------
-    P, r : (m, k) and (m,) arrays
+    Y, J and sigma2 (m, N) are the series, 1 where known, and the variance of the added error; r
+    (m,) is the residual variance so far. Returns P (m, k) and the new r.
     """
     mean, (N, k) = post.mean, post.mean.shape
     m = len(Y)
@@ -126,14 +103,9 @@ def fit_loadings(
 
 
 def left_open(
-    C: Array,
-    P: Array,
-    noise: Array,
-    own: tuple[Array, Array],
-    made: tuple[Array, Array],
-    numbers: Index,
-    post: Posterior,
-) -> Array:
+    C: Array, there: NDArray[np.bool_], P: Array, own: tuple[Array, Array],
+    made: tuple[Array, Array], numbers: Index, post: Posterior,
+) -> Array:  # fmt: skip
     """Mean square of what the release leaves open of each copy when that copy is taken out (m,).
 
     A copy moves its own curve by the share ``h_it = p_i' V_t F_t' R_t^-1 w_i phi_i`` of itself,
@@ -144,23 +116,16 @@ def left_open(
     numbers as it has readings. With fewer numbers the exact one is the better forecast: under the
     model this mean square is then too large, never too small, as long as no h is within .05 of 1.
 
-    Parameters
-    ----------
-    C, noise : (m, N) arrays
-        Copies, and their variance around ``p . q``; zero where there is none.
-    P : (m, k) array
-    own : (m,) and (m, K) arrays
-        Weights and functions of these sensors.
-    made, numbers, post : tuple, (N,) array, Posterior
-        F and R of all sensors, the numbers of each slot, and the posterior under them.
+    Copies C (m, N), zero where there is none, have loadings P (m, k), weights and functions
+    ``own``; ``made``, ``numbers`` and ``post`` are F and R, the numbers and the posterior of all
+    sensors.
     """
     F, R = used(*made, numbers)
     W = np.linalg.solve(R, F)  # R^-1 F
     weights, phi = own
     h = np.einsum("iq,tqa,tab,ib->it", weights[:, None] * phi, W, post.cov, P, optimize=True)
-    J = noise > 0
-    e = np.where(J, (C - P @ post.mean.T) / (1 - np.clip(h, 0.0, 0.95)), 0.0)
-    return (e**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1)
+    e = np.where(there, (C - P @ post.mean.T) / (1 - np.clip(h, 0.0, 0.95)), 0.0)
+    return (e**2).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
 
 
 def rounded(P: Array, r: Array, J: Array, sigma2: Array, post: Posterior) -> tuple[Array, Array]:

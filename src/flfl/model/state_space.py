@@ -48,11 +48,7 @@ class Posterior:
 def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
     """Posterior of the path, exactly.
 
-    Parameters
-    ----------
-    information : (N, k, k) array
-        Symmetric, zero where a slot was not observed.
-    vector : (N, k) array
+    ``information`` (N, k, k) and ``vector`` (N, k) are zero where a slot was not observed.
 
     Examples
     --------
@@ -81,19 +77,8 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
 def _solve(D: Array, U: Array, h: Array) -> tuple[Array, Array, Array]:
     """Solution and selected inverse of a block-tridiagonal system.
 
-    Parameters
-    ----------
-    D : (n, k, k) array
-        Diagonal blocks.
-    U : (n - 1, k, k) array
-        Blocks (t, t + 1).
-    h : (n, k, 1) array
-
-    Returns
-    -------
-    x : (n, k, 1) array
-    V, C : (n, k, k) and (n - 1, k, k) arrays
-        Blocks (t, t) and (t, t + 1) of the inverse.
+    It has diagonal blocks D (n, k, k), blocks U (n - 1, k, k) at (t, t + 1), and the right-hand
+    side h (n, k, 1). Returns the solution (n, k, 1) and the same blocks V and C of the inverse.
     """
     n, k, _ = h.shape
     if n == 1:

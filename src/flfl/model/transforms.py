@@ -61,9 +61,7 @@ def season_rows(positions: Array, period: int) -> Array:
 def fit_offsets(X: Array, J: Array, rows: Array) -> Array:
     """Centre and season of each series (m, 1 + 2 * HARMONICS) by ridge regression.
 
-    Parameters
-    ----------
-    X, J : (m, N) series and 1 where known; rows : from :func:`season_rows`
+    X and J (m, N) are the series and 1 where it is known; ``rows`` come from :func:`season_rows`.
 
     Examples
     --------

@@ -84,14 +84,9 @@ class Scale:
     """What sensors' noise is measured by: rungs of the ladder (m,), NaN where unknown.
 
     It is taken from clean readings, so it is taken once: the store holds it from a sensor's first
-    copy on. Taken anew for every table, it would tell about the readings of each.
-
-    Attributes
-    ----------
-    s : error in time without the season
-    swing : error in time with it, at least s
-    steps : resolution, on the transformed scale
-    slope : the transform's, at the median reading
+    copy on. Taken anew for every table, it would tell about the readings of each. It is the error
+    in time without the season (s) and with it (swing, at least s), the resolution on the
+    transformed scale (steps), and the transform's slope at the median reading.
     """
 
     s: Array
@@ -119,15 +114,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class AddedError:
-    """An owner's setting of the added error.
-
-    Attributes
-    ----------
-    multiple : float
-        Of each sensor's own error in time; 0 means that the coordinator is trusted.
-    units : float, optional
-        A number in the readings' own units instead.
-    """
+    """An owner's setting: a multiple of each sensor's own error in time (0 means that the
+    coordinator is trusted), or a number in the readings' own units instead."""
 
     multiple: float = 1.0
     units: float | None = None
@@ -161,15 +149,7 @@ class AddedError:
         ``sigma_i = ladder_up(max(multiple s_i, steps_i))``, or with units instead of the multiple,
         converted by the slope. A sensor stays at home when nothing says how much to add: fewer
         than 100 readings, or no error at all, and no ``units``. Nobody lowers an owner's setting:
-        a network's wish counts where it adds more.
-
-        Parameters
-        ----------
-        s : (m,) array
-            Errors in time, NaN where unknown.
-        scale : Scale
-        wish : float
-            The network's multiple.
+        a network's wish, a multiple, counts where it adds more.
         """
         bases = [multiple * s for multiple in (self.multiple, wish)]
         if self.units is not None:

@@ -3,7 +3,7 @@
 ``Joined -> Published -> Released -> Fitted -> Finished``; after a pilot, a fitted site publishes
 once more. A handler is a pure function ``(outgoing, state, body) -> (state, answer)``. It gets what
 the owner lets out, never a clean reading. What it refuses, it refuses with a code from a fixed
-list. So what a site has seen can be told to a new process: replaying is a fold.
+list. Replaying a journal is a fold.
 """
 
 from __future__ import annotations
@@ -19,29 +19,11 @@ from flfl.constants import PILOT_COPIES
 from flfl.errors import FLFLError, InputError
 from flfl.model import loadings
 from flfl.model.transforms import fit_offsets, season_rows
-from flfl.protocol.network import (
-    Facts,
-    Inference,
-    Network,
-    extend,
-    found,
-    posterior,
-    restart,
-    with_release,
-)
+from flfl.protocol import network as public
+from flfl.protocol import schema
+from flfl.protocol.network import Facts, Inference, Network
 from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import (
-    FACT_FIELDS,
-    LARGEST,
-    PROTOCOL,
-    chained,
-    facts_from_wire,
-    facts_to_wire,
-    loadings_fit,
-    network_from_arrays,
-    unpack_text,
-)
 from flfl.secagg import SecureClient
 
 Array = NDArray[np.float64]
@@ -82,22 +64,15 @@ class Refusal(FLFLError):  # noqa: N818 - it is an answer, not a fault
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change in a run.
-
-    Attributes
-    ----------
-    name : of the site
-    positions : (N,) elapsed steps of the slots that it has
-    signer : None where nobody signs (no secure sums)
-    infer : the posterior of the factors; parties in one process may share its results
-    resumed : whether slots are added to an earlier run
-    """
+    """What does not change in a run: the site's name, the elapsed steps of its slots (N,), who
+    signs for it (nobody without secure sums), how it computes the posterior of the factors (parties
+    in one process may share that), and whether slots are added to an earlier run."""
 
     name: str
     plan: Plan
     positions: Array
     signer: SecureClient | None = None
-    infer: Inference = posterior
+    infer: Inference = public.posterior
     resumed: bool = False
 
 
@@ -181,7 +156,7 @@ def resume(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     run = _at(state, Joined).run
     _need(not run.resumed, ORDER)
     try:
-        network = network_from_arrays(body, run.plan)
+        network = schema.network_from_arrays(body, run.plan)
     except InputError:
         raise Refusal(HISTORY) from None
     _need(network.n_slots <= len(run.positions), HISTORY)
@@ -193,19 +168,20 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Where there are copies in a stretch, and how noisy they are."""
     network, units, stretch = check_publish(state, body)
     rows, there = season_rows(state.run.positions, units[1]), np.isfinite(out.copies)
-    stops = np.full(len(out.sensors), stretch.stop)
-    then = stops.copy()
+    then, slots = np.full((len(there), 1), stretch.stop), np.arange(there.shape[1])
     if network is not None:
-        ids, stops_then = [row.tobytes() for row in network.sensors], network.units_stop.tolist()
-        stop_of = dict(zip(ids, stops_then, strict=True))
+        ids = [row.tobytes() for row in network.sensors]
+        stop_of = dict(zip(ids, network.units_stop.tolist(), strict=True))
         for n, row in enumerate(out.sensors):
             at = stop_of.get(row.tobytes(), 0)
             # A store that was lost has no copies of then: its sensors begin anew.
             then[n] = at if there[n, :at].any() else stretch.stop
-    offsets = now = _offsets(out, rows, then)
-    if isinstance(state, Fitted):
-        # After the pilot, centre and season follow all copies; the release is adjusted.
-        now = _offsets(out, rows, stops)
+    earlier, now = (
+        fit_offsets(np.where(J, out.copies, 0.0), J.astype(float), rows)
+        for J in (there & (slots < then), there & (slots < stretch.stop))
+    )
+    # After the pilot, centre and season follow all copies, and the release is adjusted.
+    now = now if isinstance(state, Fitted) else earlier
     centred = np.where(there, out.copies - now @ rows, 0.0)[:, : stretch.stop]
     n = np.maximum(there[:, : stretch.stop].sum(axis=1), 1)
     variance = (centred**2).sum(axis=1) / n
@@ -218,11 +194,13 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
         places=out.places,
         error=out.error,
         sigma=most * np.sqrt(share.sum(axis=1) / np.maximum(known.sum(axis=1), 1)),
-        variance=np.where(variance > LARGEST**-2, variance, 0.0),
-        shift=now - offsets,
+        variance=np.where(variance > schema.LARGEST**-2, variance, 0.0),
+        shift=now - earlier,
         known=known,
     )
-    return Published(state.run, state.seen, network, units, now, facts), {**facts_to_wire(facts)}
+    return Published(state.run, state.seen, network, units, now, facts), {
+        **schema.facts_to_wire(facts)
+    }
 
 
 def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
@@ -240,58 +218,57 @@ def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, 
     return network, units, slice(start, stop)
 
 
-def _offsets(out: Outgoing, rows: Array, stops: Index) -> Array:
-    """Centre and season of each sensor's copies before a slot of its own (m, OFFSETS)."""
-    J = np.isfinite(out.copies) & (np.arange(out.copies.shape[1]) < stops[:, None])
-    return fit_offsets(np.where(J, out.copies, 0.0), J.astype(float), rows)
-
-
 def release(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """This site's part of the sums."""
     state = _at(state, Published)
     facts, run = _everybody(state, body), state.run
     if state.network is None:
-        network = found(run.plan, facts, state.units, run.positions)
+        network = public.found(run.plan, facts, state.units, run.positions)
     else:
-        network = extend(state.network, facts)
-    rows, last = network.rows(run.name), network.last
-    C, numbers = _centred(out, run, network, state.offsets)[:, last], network.numbers[last]
-    z = loadings.released(C, network.weights[rows], network.phi[rows], numbers)
+        network = public.extend(state.network, facts)
+    rows, _, C = _own_copies(out, run, network, state.offsets)
+    numbers = network.numbers[network.last]
+    z = loadings.released(C[:, network.last], network.weights[rows], network.phi[rows], numbers)
     # A copy that is so far off spoils its slot as it is; it must not end the run as well.
     part = np.clip(z[np.arange(z.shape[1]) < numbers[:, None]], -LARGEST_PART, LARGEST_PART)
     return Released(run, state.seen, network, state.offsets), {"z": part}
 
 
-def _centred(out: Outgoing, run: Run, network: Network, offsets: Array) -> Array:
-    """This site's copies in the network's units, zero where there is none (m, N)."""
-    rows = season_rows(run.positions, network.season)
-    C = out.copies[:, : network.n_slots]
-    return np.where(np.isfinite(C), (C - (offsets @ rows)[:, : C.shape[1]]) / network.scale, 0.0)
+def _own_copies(
+    out: Outgoing, run: Run, network: Network, offsets: Array
+) -> tuple[Index, Mask, Array]:
+    """This site's rows (m,), where it has copies in the release (m, N), and these in the network's
+    units, zero elsewhere (m, N)."""
+    rows, N = network.rows(run.name), network.n_slots
+    C = out.copies[:, :N]
+    there = network.known[rows] & np.isfinite(C)
+    season = (offsets @ season_rows(run.positions, network.season))[:, :N]
+    return rows, there, np.where(there, (C - season) / network.scale, 0.0)
 
 
 def _everybody(state: Published, body: Body) -> dict[str, Facts]:
     """Everybody's facts, with this site's own among them as it gave them."""
     L, m, sizes = state.facts.known.shape[1], len(body["error"]), body["sizes"]
     try:
-        names = unpack_text(body["names"]).split("\n")
+        names = schema.unpack_text(body["names"]).split("\n")
     except (ValueError, OverflowError):
         raise Refusal(SITES) from None
     _need(len(names) == len(sizes) == len(body["signatures"]), SITES)
     _need(names == sorted(set(names)) and state.run.name in names, SITES)
     _need(m > 0 and ((sizes >= 0) & (sizes <= m)).all() and sizes.sum() == m, SITES)
-    _need(all(len(body[name]) == m for name in FACT_FIELDS), SITES)
+    _need(all(len(body[name]) == m for name in schema.FACT_FIELDS), SITES)
     _need(len(np.unique(body["sensors"], axis=0)) == m, SITES)
     edges = np.concatenate([[0], np.cumsum(sizes)])
     out = {}
     for n, name in enumerate(names):
-        part = {key: body[key][edges[n] : edges[n + 1]] for key in FACT_FIELDS}
+        part = {key: body[key][edges[n] : edges[n + 1]] for key in schema.FACT_FIELDS}
         _check(state, name, body["signatures"][n], part)
         try:
-            out[name] = facts_from_wire(part, L)
+            out[name] = schema.facts_from_wire(part, L)
         except InputError:
             raise Refusal(SITES) from None
-    mine, sent = facts_to_wire(out[state.run.name]), facts_to_wire(state.facts)
-    _need(all(np.array_equal(mine[key], sent[key]) for key in FACT_FIELDS), OWN)
+    mine, sent = schema.facts_to_wire(out[state.run.name]), schema.facts_to_wire(state.facts)
+    _need(all(np.array_equal(mine[key], sent[key]) for key in schema.FACT_FIELDS), OWN)
     return out
 
 
@@ -304,8 +281,8 @@ def begin(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     _need(np.isin(present, (0, 1)).all() and np.abs(z).max(initial=0.0) <= LARGEST_SUM, SUMS)
     names = [name for name, here in zip(network.names, present, strict=True) if here]
     _need(state.run.name in names, SUMS)
-    network = with_release(network, np.array(z), names)
-    network = network if state.run.resumed else restart(network)
+    network = public.with_release(network, np.array(z), names)
+    network = network if state.run.resumed else public.restart(network)
     return _fit(out, state, network, SUMS)
 
 
@@ -328,10 +305,9 @@ def _fit(
 
     Numbers that leave nothing to be computed are refused with the code.
     """
-    run, offsets, rows = state.run, state.offsets, network.rows(state.run.name)
-    J = (network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])).astype(float)
-    sigma2 = network.sigma2[rows]
-    C = J * _centred(out, run, network, offsets)
+    run, offsets = state.run, state.offsets
+    rows, there, C = _own_copies(out, run, network, offsets)
+    J, sigma2 = there.astype(float), network.sigma2[rows]
     try:
         with np.errstate(all="ignore"):
             post, dynamics = run.infer(network)
@@ -339,14 +315,14 @@ def _fit(
             P, r = loadings.rounded(P, r, J, sigma2, post)
     except np.linalg.LinAlgError:
         raise Refusal(code) from None
-    _need(loadings_fit(P, r), code)
+    _need(schema.loadings_fit(P, r), code)
     network = replace(network, dynamics=dynamics)
     return Fitted(run, state.seen, network, offsets, P, r), {"P": P, "r": r}
 
 
 def _with_loadings(state: Fitted, body: Body) -> Network:
     network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
-    fits = P.shape == network.P.shape and r.shape == network.r.shape and loadings_fit(P, r)
+    fits = P.shape == network.P.shape and r.shape == network.r.shape and schema.loadings_fit(P, r)
     _need(fits and len(signatures) == len(network.names), LOADINGS)
     mine = network.rows(state.run.name)
     _need(np.array_equal(P[mine], state.P) and np.array_equal(r[mine], state.r), LOADINGS)
@@ -369,7 +345,7 @@ def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None
         return
     try:
         text = signature.astype("<i8").tobytes()
-        state.run.signer.verify(name, text, chained(state.seen, f"from {name}", arrays))
+        state.run.signer.verify(name, text, schema.chained(state.seen, f"from {name}", arrays))
     except FLFLError:
         raise Refusal(SIGNATURE) from None
 
@@ -393,16 +369,14 @@ def bound(out: Outgoing, state: State) -> Array | None:
     """
     if not isinstance(state, Fitted):
         return None
-    network, rows = state.network, state.network.rows(state.run.name)
-    there = network.known[rows] & np.isfinite(out.copies[:, : network.n_slots])
-    noise = np.where(there, network.noise(rows), 0.0)
-    C = there * _centred(out, state.run, network, state.offsets)
+    network = state.network
+    rows, there, C = _own_copies(out, state.run, network, state.offsets)
     own = network.weights[rows], network.phi[rows]
     try:
         with np.errstate(all="ignore"):
             post, _ = state.run.infer(network)
-            numbers = network.numbers
-            total = loadings.left_open(C, state.P, noise, own, network.design(), numbers, post)
+            made = network.design(), network.numbers, post
+            total = loadings.left_open(C, there, state.P, own, *made)
     except np.linalg.LinAlgError:
         return None  # nothing can be said, so nothing is lowered
     n = there.sum(axis=1)
@@ -416,10 +390,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
 class Client:
     """Answers questions with the handlers; asks the owner for copies when a question needs them.
 
-    Attributes
-    ----------
-    state : where it stands in the run
-    outgoing : what the owner has let out so far
+    ``state`` is where it stands in the run, ``outgoing`` what the owner has let out so far.
     """
 
     def __init__(
@@ -427,7 +398,7 @@ class Client:
         owner: Owner,
         plan: Plan,
         signer: SecureClient | None = None,
-        infer: Inference = posterior,
+        infer: Inference = public.posterior,
     ) -> None:
         self.owner = owner
         run = Run(owner.table.name, plan, owner.table.positions, signer, infer)
@@ -436,34 +407,30 @@ class Client:
         self.sizes: Mapping[str, int] = {}
 
     def answer(self, kind: str, body: Body) -> Answer:
-        """Answer one question. After a refusal it stands where it stood."""
-        self.outgoing = self._let_out(kind, body)
+        """Answer one question. After a refusal it stands where it stood.
+
+        The owner lets out its vote, or the copies of one more stretch. Whatever goes wrong with the
+        readings, others get one code; the reason stays at home.
+        """
+        run = self.state.run
+        if kind == "vote" and isinstance(self.state, Joined):
+            self.outgoing = self.owner.vote(run.plan.units())
+        elif kind == "publish":
+            _, units, stretch = check_publish(self.state, body)
+            limit = bound(self.outgoing, self.state)
+            try:
+                self.outgoing = self.owner.copy(units, stretch, run.plan.added_error, limit)
+            except FLFLError as error:
+                raise Refusal(READINGS) from error
         state, answer = HANDLERS[kind](self.outgoing, self.state, body)
-        run, seen = state.run, chained(state.seen, kind, body)
+        seen = schema.chained(state.seen, kind, body)
         self.state = replace(state, seen=seen)
-        if "signature" in PROTOCOL[kind].answer:
-            text = chained(seen, f"from {run.name}", answer)
+        if "signature" in schema.PROTOCOL[kind].answer:
+            text = schema.chained(seen, f"from {run.name}", answer)
             signature = bytes(64) if run.signer is None else run.signer.sign(text)
             answer["seen"] = np.frombuffer(seen, "<i8").astype(np.int64)
             answer["signature"] = np.frombuffer(signature, "<i8").astype(np.int64)
         return answer
-
-    def _let_out(self, kind: str, body: Body) -> Outgoing:
-        """What the owner lets out for a question: its vote, or the copies of one more stretch.
-
-        Whatever goes wrong with the readings, others get one code; the reason stays at home.
-        """
-        plan = self.state.run.plan
-        if kind == "vote" and isinstance(self.state, Joined):
-            return self.owner.vote(plan.units())
-        if kind != "publish":
-            return self.outgoing
-        _, units, stretch = check_publish(self.state, body)
-        limit = bound(self.outgoing, self.state)
-        try:
-            return self.owner.copy(units, stretch, plan.added_error, limit)
-        except FLFLError as error:
-            raise Refusal(READINGS) from error
 
     @property
     def finished(self) -> bool:

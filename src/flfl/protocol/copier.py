@@ -12,19 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.constants import (
-    COMMON_STAMPS,
-    COPY_GRAINS,
-    EQUAL_SHARE,
-    ERROR_CLIP,
-    FEWEST_READINGS,
-    LIMIT_REACH,
-    LIMIT_STEP,
-    LONGEST_MEAN,
-    MEAN_DIP,
-    MEAN_REST,
-    MEAN_RISE,
-)
+from flfl import constants
 from flfl.errors import InputError
 from flfl.model.transforms import FORWARD
 from flfl.protocol.added_error import ladder_up
@@ -51,15 +39,10 @@ def is_reading(raw: Array, known: Mask) -> Mask:
 
 @dataclass(frozen=True, repr=False)
 class Readings:
-    """Clean readings of a site's sensors, on a table's grid of slots. They stay at home.
+    """Clean readings of a site's sensors (m, N), known at some slots. They stay at home.
 
-    Attributes
-    ----------
-    ids : (m,) the sensors' permanent ids, or aliases of them
-    instants : (N,) UTC seconds of the slots, strictly increasing
-    raw : (m, N) readings in their own units
-    known : (m, N) where there is one
-    pin : the network's transform, step, origin and season
+    ``ids`` are the sensors' permanent ids or aliases of them, ``instants`` (N,) the slots' UTC
+    seconds, strictly increasing, ``pin`` the network's transform, step, origin and season.
     """
 
     ids: tuple[str, ...]
@@ -80,14 +63,9 @@ class Readings:
 
 @dataclass(frozen=True)
 class Copies:
-    """What a site lets others see of its readings.
-
-    Attributes
-    ----------
-    values : (m, N) copies on the transformed scale, NaN where there is none
-    sigma : (m, N) added error of each copy, 0 where there is none
-    error : (m,) published error in time of each sensor, NaN for those without copies
-    """
+    """What a site lets others see of its readings: copies on the transformed scale (m, N), NaN
+    where there is none, their added errors (m, N), and each sensor's published error in time
+    (m,)."""
 
     values: Array
     sigma: Array
@@ -113,25 +91,26 @@ def running_mean(y: Array) -> int:
     """
     d = np.diff(y, 2)
     there = np.isfinite(d)
-    if there.sum() < 2 * FEWEST_READINGS:
+    fewest = 2 * constants.FEWEST_READINGS
+    if there.sum() < fewest:
         return 0
     # One long event must not look like the shape of all.
-    most = ERROR_CLIP * np.median(np.abs(d[there])) or np.inf
+    most = constants.ERROR_CLIP * np.median(np.abs(d[there])) or np.inf
     d = np.where(there, np.clip(d, -most, most), 0.0)
-    size = 2 ** int(np.ceil(np.log2(len(d) + LONGEST_MEAN + 2)))
+    size = 2 ** int(np.ceil(np.log2(len(d) + constants.LONGEST_MEAN + 2)))
     # sum_t x_t x_{t+l} for the lags l from 0, of the differences and of where they are
     products, pairs = (
-        np.fft.irfft(np.abs(np.fft.rfft(x, size)) ** 2, size)[: LONGEST_MEAN + 2]
+        np.fft.irfft(np.abs(np.fft.rfft(x, size)) ** 2, size)[: constants.LONGEST_MEAN + 2]
         for x in (d, there.astype(float))
     )
-    lagged = np.where(pairs >= 2 * FEWEST_READINGS, products / np.maximum(pairs, 0.5), 0.0)
+    lagged = np.where(pairs >= fewest, products / np.maximum(pairs, 0.5), 0.0)
     if lagged[0] <= 0:
         return 0
     r, lags = lagged / lagged[0], np.arange(len(lagged))
-    w = int(np.argmin(r[2 : LONGEST_MEAN + 1])) + 2
+    w = int(np.argmin(r[2 : constants.LONGEST_MEAN + 1])) + 2
     elsewhere = np.abs(r[(lags > 1) & (np.abs(lags - w) > 1)]).max()
-    shows = r[w] < MEAN_DIP and elsewhere < MEAN_REST and r[w + 1] > r[w] + MEAN_RISE
-    return w if shows else 0
+    dips = r[w] < constants.MEAN_DIP and r[w + 1] > r[w] + constants.MEAN_RISE
+    return w if dips and elsewhere < constants.MEAN_REST else 0
 
 
 def same_readings(tags: Words, others: Mapping[str, Words]) -> str | None:
@@ -148,43 +127,28 @@ def same_readings(tags: Words, others: Mapping[str, Words]) -> str | None:
     """
     for name, other in others.items():
         common = (tags != 0) & (other != 0)
-        if common.sum() >= COMMON_STAMPS and (tags == other)[common].mean() > EQUAL_SHARE:
+        equal = (tags == other)[common]
+        if len(equal) >= constants.COMMON_STAMPS and equal.mean() > constants.EQUAL_SHARE:
             return name
     return None
 
 
 def limit_in_order(
-    Z: Array,
-    new: Mask,
-    noise: Array,
-    sigma: Array,
-    s: Array,
-    instants: Index,
-    step: int,
-    start: tuple[Index, Array, Array],
-    redraw: Redraw | None = None,
-) -> tuple[Array, Array, Array]:
+    Z: Array, new: Mask, noise: Array, sigma: Array, s: Array, instants: Index, step: int,
+    start: tuple[Index, Array, Array], redraw: Redraw | None = None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """Copies of new readings in order of time (m, N), and the forecast and its variance after them.
 
     A reading enters within ``f +- 3 sqrt(P + s^2)``, f and P the forecast and its variance from
     copies already made: a random walk of step variance 2 s^2, seen with variance sigma^2. No
     clean reading but its own enters a copy.
 
-    Parameters
-    ----------
-    Z, noise : (m, N) arrays
-        Transformed readings, and standard normals for them.
-    new : (m, N) array
-        Where a copy is to be made.
-    sigma, s : (m,) arrays
-        Added error and error in time.
-    instants, step : (N,) array and int
-        UTC seconds of the slots, and the seconds of a step.
-    start : (m,) arrays
-        Instants of the last copies, and the forecasts and variances after them.
-    redraw : callable, optional
-        Noise for limited values, from (slot, sensors, values). What enters defines the copy: with
-        the noise of the reading itself, a second copy under another limit would show it.
+    Z (m, N) are transformed readings, ``noise`` standard normals for them, ``new`` where a copy is
+    to be made, sigma and s (m,) the added error and the error in time; ``instants`` (N,) and
+    ``step`` are in seconds; ``start`` holds the instants of the last copies, and the forecasts and
+    variances after them (m,). ``redraw`` gives noise for limited values, from (slot, sensors,
+    values): what enters defines the copy. With the noise of the reading itself, a second copy under
+    another limit would show it.
 
     Examples
     --------
@@ -195,14 +159,14 @@ def limit_in_order(
     """
     at, f, P = start[0].copy(), start[1].copy(), start[2].copy()
     copies = np.full(Z.T.shape, np.nan)
-    drift, s2, sigma2 = LIMIT_STEP * s**2 / step, s**2, sigma**2
-    exact, grain = sigma == 0, np.where(sigma == 0, 1.0, sigma / COPY_GRAINS)
+    drift, s2, sigma2 = constants.LIMIT_STEP * s**2 / step, s**2, sigma**2
+    exact, grain = sigma == 0, np.where(sigma == 0, 1.0, sigma / constants.COPY_GRAINS)
     Z, new, noise = Z.T.copy(), new.T.copy(), noise.T.copy()  # a slot's numbers side by side
     any_exact = bool(exact.any())
     for t in np.flatnonzero(new.any(1)):
         z, k, n = Z[t], new[t], noise[t]
         ahead = P + drift * (instants[t] - at)
-        width = LIMIT_REACH * np.sqrt(ahead + s2)
+        width = constants.LIMIT_REACH * np.sqrt(ahead + s2)
         inside = np.minimum(np.maximum(z, f - width), f + width)
         limited = k & (inside != z)
         if redraw is not None and limited.any():
@@ -245,26 +209,15 @@ class Copier:
         self.store = store
 
     def copy(
-        self,
-        readings: Readings,
-        sigma: Array,
-        s: Array,
-        slots: slice = slice(None),
+        self, readings: Readings, sigma: Array, s: Array, slots: slice = slice(None),
         held: Array | None = None,
-    ) -> Copies:
+    ) -> Copies:  # fmt: skip
         """The copies of a whole table: stored ones, and new ones for readings in ``slots``.
 
-        Parameters
-        ----------
-        sigma : (m,) array
-            Added error for new copies, NaN for sensors that stay at home.
-        s : (m,) array
-            Errors in time; where unknown or 0, the added error stands in.
-        slots : slice
-            The stretch to copy now.
-        held : (m, 5) array, optional
-            What the store is to hold of sensors without copies so far: the error in time to
-            publish, and the four numbers of their scale. From ``s`` if not given.
+        ``sigma`` (m,) is the added error of new copies, NaN for sensors that stay at home; ``s``
+        (m,) is the error in time, for which the added error stands in where it is unknown or 0.
+        ``held`` (m, 5) is what the store is to hold of sensors without copies so far: the error in
+        time to publish and the four numbers of their scale; from ``s`` if not given.
         """
         ids, instants = readings.ids, readings.instants
         s = ladder_up(np.where((s > 0) & np.isfinite(sigma), s, sigma))
@@ -287,7 +240,7 @@ class Copier:
             made = self._make(readings, new, sigma, s, rows, held)
             values = np.where(new, made, values)
             sigmas = np.where(new, sigma[:, None], sigmas)
-        return Copies(values, sigmas, np.array([self.store.held(sensor)[0] for sensor in ids]))
+        return Copies(values, sigmas, np.array([self.store.held(sensor)[1][0] for sensor in ids]))
 
     def _make(
         self, readings: Readings, new: Mask, sigma: Array, s: Array, rows: Index, held: Array
@@ -346,7 +299,7 @@ class Copier:
                 )
             first.append(own not in names)
             names.setdefault(own, sensor)
-            if self.store.pinned(sensor) is not None:
+            if self.store.held(sensor)[0] is not None:
                 self.store.pin(sensor, readings.pin)
         return np.array(first, bool)
 

@@ -255,7 +255,7 @@ class CopyStore:
         """Hold a sensor to one way of copying, and to five numbers that come from its readings:
         the error in time that is published of it, and its scale (s, swing, steps, slope)."""
         with self.transaction():
-            held = self.pinned(sensor)
+            held, _ = self.held(sensor)
             if held is None:
                 way = pin.transform, int(pin.step_seconds), int(pin.origin_seconds), int(pin.season)
                 row = (self.permanent(sensor), *way, *np.asarray(numbers, float).tolist())
@@ -268,17 +268,12 @@ class CopyStore:
                     "copies with CopyStore.coarser",
                 )
 
-    def pinned(self, sensor: str) -> Pin | None:
-        """How a sensor is copied, if it was."""
-        query = "select transform, step, origin, season from pin where sensor = ?"
-        rows = self._run(query, self.permanent(sensor))
-        return Pin(*rows[0]) if rows else None
-
-    def held(self, sensor: str) -> Array:
-        """The five numbers that a sensor is held to (5,), NaN before its first copy."""
-        query = "select error, s, swing, steps, slope from pin where sensor = ?"
-        rows = self._run(query, self.permanent(sensor))
-        return np.array(rows[0] if rows else [None] * 5, float)
+    def held(self, sensor: str) -> tuple[Pin | None, Array]:
+        """How a sensor is copied, and the five numbers that it is held to; None and NaN before its
+        first copy."""
+        rows = self._run("select * from pin where sensor = ?", self.permanent(sensor))
+        _, *row = rows[0] if rows else [None] * 10
+        return Pin(*row[:4]) if rows else None, np.array(row[4:], float)
 
     @property
     def vote(self) -> tuple[str, int, bool] | None:
@@ -353,7 +348,7 @@ class CopyStore:
         ``copy = sum copy_n / n`` over the n copies of a step, ``sigma = sqrt(sum sigma_n^2) / n``.
         Longer steps come from copies: a mean of readings would be a second copy of them.
         """
-        pin = self.pinned(sensor)
+        pin, _ = self.held(sensor)
         if pin is None or step_seconds <= 0 or step_seconds % pin.step_seconds:
             text = f"{step_seconds} s is no whole number of the steps of {pin}"
             raise CopyError("pinned", f"{sensor}: {text}")

@@ -69,17 +69,8 @@ def finish_at_home(
     own: OwnPart | None = None,
     infer: Inference = posterior,
 ) -> Recovered:
-    """An owner's own result.
-
-    Parameters
-    ----------
-    units : (str, int)
-        Transform and season.
-    network : Network, optional
-        The public state; None for an owner by itself.
-    own : OwnPart, optional
-        None for sensors that had no part in the release.
-    """
+    """An owner's own result under a transform and a season. There is no network for an owner by
+    itself, and no own part for sensors that had none in the release."""
     rng = np.random.default_rng(effort.seed)
     held = draw_holdout(table.known, rng, per_hour=effort.per_hour)
     rows = season_rows(table.positions, units[1])
@@ -98,17 +89,10 @@ def finish_at_home(
     whole = Units(units[0], offset, scale)
     shared, guess = _shared(table, network, own, whole.forward(table.raw, table.known), infer)
     home = Home(
-        table.raw,
-        table.known,
-        held,
-        whole,
-        Units(units[0], before, scale),
-        guess,
-        np.round(table.positions).astype(np.intp) % max(effort.period, 1),
-        effort.boost,
-        effort.coverage,
-        effort.per_hour,
-    )
+        table.raw, table.known, held, whole, Units(units[0], before, scale), guess,
+        np.round(table.positions).astype(np.intp) % max(effort.period, 1), effort.boost,
+        effort.coverage, effort.per_hour,
+    )  # fmt: skip
     return estimate.recover(home, shared, rng)
 
 

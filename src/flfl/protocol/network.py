@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flfl.constants import (
-    FIRST_RESIDUAL,
-    HARMONICS,
-    LEAST_FIRST_RESIDUAL,
-    MOST_NUMBERS,
-    QUIETEST_WEIGHT,
-    SHORT_PASSES,
-    SHORT_SLOTS,
-)
+from flfl import constants
 from flfl.model import loadings
 from flfl.model.basis import keyed_signs, smooth_basis
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
@@ -35,24 +27,17 @@ Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 
-OFFSETS = 1 + 2 * HARMONICS
+OFFSETS = 1 + 2 * constants.HARMONICS
 """Numbers that describe a sensor's centre and season."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a site publishes of its sensors before a stretch of slots is released.
-
-    Attributes
-    ----------
-    sensors : (m, 4) digests of the permanent ids
-    places : (m, 2) on the published map, zeros without one
-    error : (m,) error in time, 0 for a sensor that stays at home
-    sigma : (m,) added error in this stretch
-    variance : (m,) of the centred copies
-    shift : (m, OFFSETS) change of centre and season since the last stretch
-    known : (m, L) where there are copies
-    """
+    """What a site publishes of its sensors before a stretch of slots is released: digests of the
+    permanent ids (m, 4), places (m, 2) on the published map (zeros without one), error in time
+    (m,), 0 for a sensor that stays at home, added error in this stretch (m,), variance of the
+    centred copies (m,), change of centre and season since the last stretch (m, OFFSETS), and where
+    there are copies (m, L)."""
 
     sensors: Index
     places: Array
@@ -126,7 +111,8 @@ class Network:
         """Weight of each sensor in the sums (M,): quiet sensors count more, within limits."""
         heard = self.error > 0
         middle = float(np.median(self.error[heard])) if heard.any() else 1.0
-        return np.where(heard, self.scale / np.maximum(self.error, QUIETEST_WEIGHT * middle), 0.0)
+        least = constants.QUIETEST_WEIGHT * middle
+        return np.where(heard, self.scale / np.maximum(self.error, least), 0.0)
 
     @cached_property
     def phi(self) -> Array:
@@ -136,15 +122,14 @@ class Network:
     @cached_property
     def digest(self) -> bytes:
         """All of it in 32 bytes, but for the positions of slots to come."""
-        text = hashlib.sha256()
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, np.ndarray) and each.name != "positions":
-                text.update(np.ascontiguousarray(value).tobytes())
-            elif isinstance(value, Dynamics):
-                text.update(value.A.tobytes() + value.S.tobytes())
-            elif each.name != "positions":
-                text.update(repr(value).encode())
+        head = (self.plan, self.names, self.transform, self.season, self.scale)
+        text = hashlib.sha256(repr(head).encode())
+        for array in (
+            self.site, self.order, self.sensors, self.places, self.error, self.units_stop,
+            self.stops, self.sigma, self.known, self.numbers, self.z, self.P, self.r,
+            self.dynamics.A, self.dynamics.S,
+        ):  # fmt: skip
+            text.update(np.ascontiguousarray(array).tobytes())
         return text.digest()
 
     def basis(self, size: int) -> Array:
@@ -165,13 +150,10 @@ class Network:
         self, rows: Index | slice = slice(None), there: Mask | None = None
     ) -> tuple[Array, Array]:
         """How some sensors enter the release, with all of their copies or with some (m, N)."""
-        noise = self.noise(rows)
+        # Variance of the copies around p . q, 0 where there is no copy.
+        noise = self.known[rows] * self.r[rows, None] + self.sigma2[rows]
         noise = noise if there is None else np.where(there, noise, 0.0)
         return loadings.design(self.P[rows], noise, self.weights[rows], self.phi[rows])
-
-    def noise(self, rows: Index | slice = slice(None)) -> Array:
-        """Variance of some sensors' copies around ``p . q``, 0 where there is no copy (m, N)."""
-        return self.known[rows] * self.r[rows, None] + self.sigma2[rows]
 
 
 def found(
@@ -179,43 +161,24 @@ def found(
 ) -> Network:
     """A new network, before its first release, from what each site publishes.
 
-    Where the sensors' places coincide there is no map, now nor when others join.
-
-    Parameters
-    ----------
-    units : (str, int)
-        Transform and season.
+    ``units`` are the transform and the season. Where the sensors' places coincide there is no map,
+    now nor when others join.
     """
     variance = np.concatenate([fact.variance for fact in facts.values()])
     places = np.concatenate([fact.places for fact in facts.values()])
-    M = len(places)
+    M, heard = len(places), variance > 0
     if len(np.unique(places, axis=0)) < max(3, M // 2):
         plan = replace(plan, box=None)
-    heard = variance > 0
     scale = float(np.sqrt(variance[heard].mean())) if heard.any() else 1.0
-    whole, real, K = np.empty(0, np.int64), np.empty(0), max(1, min(MOST_NUMBERS, M // 2))
+    K = max(1, min(constants.MOST_NUMBERS, M // 2))
+    whole, real = np.empty(0, np.int64), np.empty(0)
     empty = Network(
-        plan=plan,
-        names=(),
-        site=whole,
-        order=whole,
-        sensors=np.empty((0, 4), np.int64),
-        places=np.empty((0, 2)),
-        error=real,
-        scale=scale,
-        transform=units[0],
-        season=units[1],
-        positions=positions,
-        units_stop=whole,
-        stops=whole,
-        sigma=np.empty((0, 0)),
-        known=np.empty((0, 0), bool),
-        numbers=whole,
-        z=np.empty((0, K)),
-        P=np.empty((0, 0)),
-        r=real,
+        plan=plan, names=(), site=whole, order=whole, sensors=np.empty((0, 4), np.int64),
+        places=np.empty((0, 2)), error=real, scale=scale, transform=units[0], season=units[1],
+        positions=positions, units_stop=whole, stops=whole, sigma=np.empty((0, 0)),
+        known=np.empty((0, 0), bool), numbers=whole, z=np.empty((0, K)), P=np.empty((0, 0)), r=real,
         dynamics=first_dynamics(1, 1.0),
-    )
+    )  # fmt: skip
     return restart(extend(empty, facts))
 
 
@@ -245,15 +208,9 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
         sensors[at[new]], places[at[new]] = fact.sensors[new], fact.places[new]
         error[at[new]] = fact.error[new]
     grown = replace(
-        network,
-        names=tuple(facts),
-        site=site,
-        order=order,
-        sensors=sensors,
-        places=places,
-        error=error,
-        known=_longer(network.known, M),
-    )
+        network, names=tuple(facts), site=site, order=order, sensors=sensors, places=places,
+        error=error, known=_longer(network.known, M),
+    )  # fmt: skip
     z, moved = network.z, shift.any()
     if moved and N:
         # Sums are linear in the copies, so also in their centres and seasons.
@@ -287,7 +244,7 @@ def _longer(array: NDArray[T], M: int) -> NDArray[T]:
 
 def _first_residuals(network: Network) -> Array:
     squares = (network.error / network.scale) ** 2
-    return np.maximum(FIRST_RESIDUAL * squares, LEAST_FIRST_RESIDUAL)
+    return np.maximum(constants.FIRST_RESIDUAL * squares, constants.LEAST_FIRST_RESIDUAL)
 
 
 def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
@@ -308,7 +265,7 @@ def restart(network: Network) -> Network:
     """The state before the first round: loadings on the basis, slow factors."""
     M = len(network.error)
     k = max(1, min(network.plan.rank, M - 1, network.n_slots // 10))
-    B = network.basis(max(k, 1, min(MOST_NUMBERS, M // 2)))[:, :k]
+    B = network.basis(max(k, 1, min(constants.MOST_NUMBERS, M // 2)))[:, :k]
     P = B / np.sqrt(np.maximum((B**2).mean(axis=0), 1e-12))
     dynamics = first_dynamics(k, 1.0 / float((P**2).sum(axis=1).mean()))
     return replace(network, P=P, r=_first_residuals(network), dynamics=dynamics)
@@ -341,7 +298,7 @@ def posterior(network: Network) -> tuple[Posterior, Dynamics]:
     """The factors given the release, and the dynamics that they suggest."""
     observed = loadings.information(*network.design(), network.z, network.numbers)
     dynamics = network.dynamics
-    for _ in range(SHORT_PASSES if network.n_slots < SHORT_SLOTS else 1):
+    for _ in range(constants.SHORT_PASSES if network.n_slots < constants.SHORT_SLOTS else 1):
         post = smooth(*observed, dynamics)
         dynamics = learn(post.moments, network.n_slots)
     return post, dynamics

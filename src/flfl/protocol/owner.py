@@ -31,19 +31,10 @@ LEAST_ERROR = 1e-30
 
 @dataclass(frozen=True)
 class Table:
-    """What a site knows of its own sensors.
-
-    Attributes
-    ----------
-    name : of the site
-    ids : permanent names of the sensors
-    raw : (m, N) readings in their units, anything where unknown
-    known : (m, N)
-    places : (m, 2) on the published map, None without positions
-    positions : (N,) elapsed steps of the slots
-    instants : (N,) UTC seconds of the slots
-    step : seconds of a step
-    """
+    """What a site knows of its own sensors: readings ``raw`` (m, N) in their units, anything where
+    they are not known, under the sensors' permanent ids; places (m, 2) on the published map;
+    elapsed steps ``positions`` and UTC seconds ``instants`` of the slots (N,); the seconds of a
+    step."""
 
     name: str
     ids: Sequence[str]
@@ -59,13 +50,10 @@ class Table:
 class Outgoing:
     """All that an owner lets out. Messages are functions of it and of public numbers.
 
-    Attributes
-    ----------
-    sensors : (m, 4) digests of the permanent ids; places : (m, 2)
-    vote, negative : the transform and season it prefers, and whether it has negative readings
-    error : (m,) error in time on the ladder, 0 for sensors that stay at home
-    copies : (m, N) noisy copies on the transformed scale, NaN where there is none
-    sigma : (m, N) their added errors, 0 where there is none
+    Digests of the permanent ids (m, 4) and places (m, 2); the transform and season that it prefers,
+    and whether it has negative readings; error in time on the ladder (m,), 0 for sensors that stay
+    at home; noisy copies on the transformed scale (m, N), NaN where there is none, and their added
+    errors, 0 there.
     """
 
     sensors: Index
@@ -78,13 +66,7 @@ class Outgoing:
 
 
 class Owner:
-    """Clean readings with their copier.
-
-    Parameters
-    ----------
-    added_error : AddedError
-        The owner's own setting, which no plan lowers.
-    """
+    """Clean readings with their copier, and the owner's own setting of the added error."""
 
     def __init__(self, table: Table, copier: Copier, added_error: AddedError) -> None:
         self.table = table
@@ -106,7 +88,7 @@ class Owner:
     def vote(self, units: Sequence[tuple[str, int]]) -> Outgoing:
         """Which transform and season this owner's readings prefer: one vote a site, for ever."""
         t = self.table
-        pins = [pin for pin in map(self.store.pinned, t.ids) if pin is not None]
+        pins = [pin for sensor in t.ids if (pin := self.store.held(sensor)[0]) is not None]
         if self.store.vote is None and pins:
             self.store.cast(pins[0].transform, pins[0].season, negative=False)
         elif self.store.vote is None:
@@ -128,14 +110,8 @@ class Owner:
         network wishes for: else many wishes would find the scale itself. And it counts once, at
         a sensor's first copy: else many windows would find the readings.
 
-        Parameters
-        ----------
-        units : (str, int)
-            Agreed transform and season.
-        wish : float
-            The network's added error, a multiple.
-        bound : (m,) array, optional
-            What the public model leaves open of each sensor, from copies.
+        ``units`` are the agreed transform and season, ``wish`` the network's added error, a
+        multiple, ``bound`` (m,) what the public model leaves open of each sensor, from copies.
         """
         t, (transform, season) = self.table, units
         pin = Pin(transform, t.step, int(t.instants[0]) if len(t.instants) else 0, season)
@@ -144,8 +120,8 @@ class Owner:
         # Of sensors without copies from their readings; of the others as it was then.
         numbers = np.column_stack(astuple(fresh))
         for row, sensor in enumerate(readings.ids):
-            if self.store.pinned(sensor) is not None:
-                numbers[row] = self.store.held(sensor)[1:]
+            held_to, kept = self.store.held(sensor)
+            numbers[row] = numbers[row] if held_to is None else kept[1:]
         scale = Scale(*numbers.T)
         s = scale.s
         quiet = s if bound is None else np.clip(np.fmin(bound, s), PILOT_LOWEST * s, s)

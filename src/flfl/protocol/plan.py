@@ -17,24 +17,12 @@ from flfl.model.transforms import TRANSFORMS, Transform
 class Plan:
     """Public settings of a network.
 
-    Attributes
-    ----------
-    added_error : float
-        The network's wish, a multiple of each sensor's own error in time. An owner's own setting
-        is a floor.
-    share : float
-        Numbers released for each reading.
-    rank : int
-        Factors at the most.
-    rounds : int
-        Of the shared fit. Their number is fixed, so it tells nothing.
-    pilot : float
-        Share of the slots that are released first, to learn how little noise is enough; 0 for none.
-    transform, season : str and int, or None
-        None lets the sites vote. A season is a number of slots, 0 for none.
-    period : int
-        The season to vote on.
-    box : corners of the published map, None without positions
+    The added error is the network's wish, a multiple of each sensor's own error in time; an owner's
+    own setting is a floor. ``share`` numbers are released for each reading, there are ``rank``
+    factors at the most, and the number of rounds is fixed, so it tells nothing. The share ``pilot``
+    of the slots is released first, to learn how little noise is enough. Where transform or season
+    is None the sites vote, on the season ``period`` or none, in slots. ``box`` holds the corners of
+    the published map, if there are positions.
     """
 
     added_error: float = 1.0

@@ -19,26 +19,10 @@ from numpy.typing import NDArray
 
 from flfl.constants import LATER_ROUNDS, PILOT_LEAST, PILOT_ROUNDS, PILOT_SLOTS
 from flfl.errors import FLFLError, InputError
-from flfl.protocol.network import (
-    Facts,
-    Inference,
-    Network,
-    extend,
-    found,
-    posterior,
-    restart,
-    with_release,
-)
+from flfl.protocol import network as public
+from flfl.protocol import schema
+from flfl.protocol.network import Facts, Inference, Network
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import (
-    FACT_FIELDS,
-    SIGNATURE,
-    chained,
-    facts_from_wire,
-    loadings_fit,
-    network_to_arrays,
-    pack_text,
-)
 from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.traffic import Traffic
 
@@ -56,18 +40,13 @@ class NobodyLeftError(FLFLError):
 class Coordination:
     """One run at the coordinator.
 
-    Attributes
-    ----------
-    positions : (N,) elapsed steps of the slots
-    earlier : public state of the run to which slots are added, None for a new network
-    traffic : what travelled, and notes
-    progress : called with (round, rounds)
-    verify : raises an `FLFLError` for (site, signature, text) where the signature is not the
-        site's; with it, a site that signs wrongly is set aside instead of stopping the others
-    network : the public state so far; after the run, what anybody may keep
-    sizes : dimensions of the answers to come, for a :class:`~flfl.protocol.session.Coordinator`
-    infer : the posterior of the factors; parties in one process may share its results
-    seen : hash of all questions so far
+    Slots are added to the run ``earlier``, if there is one; ``positions`` (N,) are their elapsed
+    steps. ``progress`` is called with (round, rounds). ``verify`` raises an `FLFLError` for (site,
+    signature, text) where the signature is not the site's: with it, a site that signs wrongly is
+    set aside instead of stopping the others. ``network`` is the public state so far; after the run,
+    what anybody may keep. ``sizes`` are dimensions of the answers to come, for a
+    :class:`~flfl.protocol.session.Coordinator`. Parties in one process may share what ``infer``
+    computes. ``seen`` is the hash of all questions so far.
     """
 
     plan: Plan
@@ -78,23 +57,26 @@ class Coordination:
     verify: Verify | None = None
     network: Network | None = None
     sizes: dict[str, int] = field(default_factory=dict)
-    infer: Inference = posterior
+    infer: Inference = public.posterior
     seen: bytes = bytes(32)
 
     def program(self) -> Program:
         """The questions of the run."""
-        plan, N, choices = self.plan, len(self.positions), self.plan.units()
+        plan, N = self.plan, len(self.positions)
+        choices: list[tuple[str, int]] = [*plan.units()]
         start = units = 0
         rounds, before = plan.rounds, 0
         if self.earlier is not None:
-            network = replace(
-                self.earlier,
-                plan=replace(plan, box=self.earlier.plan.box),
-                positions=self.positions,
-            )
+            plan = replace(plan, box=self.earlier.plan.box)
+            network = replace(self.earlier, plan=plan, positions=self.positions)
             self.network, start, rounds = network, network.n_slots, LATER_ROUNDS
-            yield self._ask("resume", **network_to_arrays(network))
-            units = _agreed(choices, network)
+            yield self._ask("resume", **schema.network_to_arrays(network))
+            if (network.transform, network.season) not in choices:
+                raise FLFLError(
+                    f"the earlier run has the transform {network.transform} and the season"
+                    f" {network.season}, which this plan has not; plan for them, or start anew"
+                )
+            units = choices.index((network.transform, network.season))
         elif len(choices) > 1:
             replies = yield self._ask("vote")
             votes = [(int(b["vote"]), bool(b["negative"])) for b in replies.by_site.values()]
@@ -111,7 +93,7 @@ class Coordination:
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
         self.traffic.exchanges[kind] += 1
-        self.seen = chained(self.seen, kind, body)
+        self.seen = schema.chained(self.seen, kind, body)
         return Ask(kind, body)
 
     def _stretch(
@@ -122,16 +104,16 @@ class Coordination:
         facts = self._facts(replies, stop - start)
         bodies = [replies.by_site[name] for name in facts]
         if self.network is None:
-            network = found(self.plan, facts, self.plan.units()[units], self.positions)
+            network = public.found(self.plan, facts, self.plan.units()[units], self.positions)
         else:
-            network = extend(self.network, facts)
+            network = public.extend(self.network, facts)
         self.sizes["released"] = int(network.numbers[network.last].sum())
         replies = yield self._ask(
             "release",
-            names=pack_text("\n".join(facts)),
+            names=schema.pack_text("\n".join(facts)),
             sizes=np.array([len(fact.error) for fact in facts.values()]),
             signatures=np.array([body["signature"] for body in bodies]),
-            **{key: np.concatenate([body[key] for body in bodies]) for key in FACT_FIELDS},
+            **{key: np.concatenate([body[key] for body in bodies]) for key in schema.FACT_FIELDS},
         )
         present = tuple(name for name in replies.sites or facts if name in facts)
         if lost := [name for name in facts if name not in present]:
@@ -142,9 +124,9 @@ class Coordination:
         sums = replies.total["z"]
         if len(sums) != self.sizes["released"]:
             raise FLFLError(f"{len(sums)} sums came, not {self.sizes['released']}")
-        network = with_release(network, sums, present)
+        network = public.with_release(network, sums, present)
         self.traffic.numbers += int(network.numbers[network.last].sum())
-        self.network = network if self.earlier is not None else restart(network)
+        self.network = network if self.earlier is not None else public.restart(network)
         here = np.array([name in present for name in facts]).astype(int)
         ask = self._ask("begin", present=here, z=sums)
         for n in range(rounds):
@@ -162,7 +144,7 @@ class Coordination:
         owner_of: dict[bytes, str] = {}
         for name, body in sorted(replies.by_site.items()):
             try:
-                fact = facts_from_wire(body, n_slots)
+                fact = schema.facts_from_wire(body, n_slots)
             except InputError as error:
                 self._set_aside(name, str(error))
                 continue
@@ -189,13 +171,15 @@ class Coordination:
         except np.linalg.LinAlgError:
             raise FLFLError("the sums do not fit the sites' loadings; run again") from None
         P, r = network.P.copy(), network.r.copy()
-        signatures = np.zeros((len(network.names), SIGNATURE), np.int64)
+        signatures = np.zeros((len(network.names), schema.SIGNATURE), np.int64)
         for n, name in enumerate(network.names):
             body, rows = replies.by_site.get(name), network.rows(name)
             if body is None:
                 continue
             shapes = body["P"].shape == P[rows].shape and body["r"].shape == r[rows].shape
-            if not (shapes and loadings_fit(body["P"], body["r"]) and self._is_signed(name, body)):
+            if not (
+                shapes and schema.loadings_fit(body["P"], body["r"]) and self._is_signed(name, body)
+            ):
                 self._set_aside(name, "its loadings do not fit, or its signature is wrong")
                 continue
             P[rows], r[rows], signatures[n] = body["P"], body["r"], body["signature"]
@@ -209,7 +193,7 @@ class Coordination:
         arrays = {k: v for k, v in body.items() if k not in ("seen", "signature")}
         try:
             signature = np.asarray(body["signature"], "<i8").tobytes()
-            self.verify(name, signature, chained(self.seen, f"from {name}", arrays))
+            self.verify(name, signature, schema.chained(self.seen, f"from {name}", arrays))
         except FLFLError:
             return False
         return True
@@ -233,28 +217,14 @@ def twins(facts: Mapping[str, Facts]) -> list[str]:
     return notes
 
 
-def _agreed(choices: Sequence[tuple[str, int]], network: Network) -> int:
-    """The earlier run's transform and season among those of the plan."""
-    if (network.transform, network.season) not in choices:
-        raise FLFLError(
-            f"the earlier run has the transform {network.transform} and the season"
-            f" {network.season}, which this plan has not; plan for them, or start anew"
-        )
-    return choices.index((network.transform, network.season))
-
-
 def tally(choices: Sequence[tuple[str, int]], votes: Sequence[tuple[int, bool]]) -> int:
     """The transform and season that win: the transform by plurality, the season by majority.
 
     A site with negative readings vetoes a root or a logarithm.
 
-    Examples
-    --------
-    >>> choices = [("none", 0), ("none", 24), ("sqrt", 0), ("sqrt", 24)]
-    >>> tally(choices, [(2, False), (2, False), (1, False)])
-    2
-    >>> tally(choices, [(2, False), (0, True)])
-    0
+    Examples -------- >>> choices = [("none", 0), ("none", 24), ("sqrt", 0), ("sqrt", 24)] >>>
+    tally(choices, [(2, False), (2, False), (1, False)]), tally(choices, [(2, False), (0, True)])
+    (2, 0)
     """
     transforms = list(dict.fromkeys(transform for transform, _ in choices))
     seasons = list(dict.fromkeys(season for _, season in choices))
