@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-import time
+from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
@@ -13,14 +13,15 @@ def double(job):
 
 
 def sometimes(job):
-    """Do what the job says: die, hang, answer, or answer and die soon after."""
+    """Do what the job says: die, hang after a mark is made, answer, or answer and then die."""
     if job["do"] == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if job["do"] == "hang":
-        time.sleep(600)
+        Path(job["mark"]).touch()
+        threading.Event().wait()
     if job["do"] == "leave":
         threading.Timer(0.1, os._exit, [1]).start()
-    return {"did": job["do"]}
+    return {"did": job["do"], "pid": os.getpid()}
 
 
 def threads(job):

@@ -1,7 +1,6 @@
 """Whole runs of `flfl-bench run`, in processes of their own, killed ones too."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from flfl_bench.cli import main
+from flfl_bench.pool import Lost
 from flfl_bench.store import SCORES, TIMINGS
 
 SMALL = Path(__file__).with_name("small.toml")
@@ -57,23 +57,38 @@ def test_rows_hold_scores_versions_machine_and_costs(finished):
     assert "16 of 16 cells" in done.stderr
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from flfl_bench.experiment import read_experiment
+from flfl_bench.runner import run_cells
+from flfl_bench.store import Store
+
+def end(progress):
+    if progress.done >= 5:
+        print(Path(f"/proc/self/task/{os.getpid()}/children").read_text(), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    cells = read_experiment(sys.argv[1]).cells
+    run_cells(cells, Store(Path(sys.argv[2])), workers=1, report=end)
+"""
+"""A run that is killed when five cells are done; it names its workers first."""
+
+
 def test_pieces_and_a_killed_run_end_with_the_same_files(finished, tmp_path):
-    out = tmp_path / "out"
+    out, script = tmp_path / "out", tmp_path / "killed.py"
     benchmark(SMALL, out, "--only", "linear", "--rates", "0.8")
     assert len(pd.read_parquet(out / "rows.parquet")) == 2
     (out / "rows.parquet").unlink()
-    started = time.monotonic()
-    running = subprocess.Popen(
-        command(SMALL, out, "--workers", "1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    script.write_text(KILLED, encoding="utf-8")
+    killed = subprocess.run(
+        [sys.executable, str(script), str(SMALL), str(out)], capture_output=True, text=True
     )
-    while len(list((out / "cells").glob("*.json"))) < 5 and time.monotonic() - started < 400:
-        time.sleep(0.05)
-    workers = children(running.pid)
-    os.kill(running.pid, signal.SIGKILL)
-    running.wait()
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     finished_before = {path.name: path.stat().st_mtime_ns for path in cells(out)}
-    assert 5 <= len(finished_before) < 16
-    assert not (out / "rows.parquet").exists()
+    assert len(finished_before) == 5
+    workers = [int(pid) for pid in killed.stdout.split()]
     assert workers
     assert gone(workers)
     benchmark(SMALL, out, "--workers", "2")
@@ -84,10 +99,6 @@ def test_pieces_and_a_killed_run_end_with_the_same_files(finished, tmp_path):
 
 def cells(out):
     return [path for path in (out / "cells").iterdir() if path.suffix == ".json"]
-
-
-def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def gone(pids):
@@ -128,15 +139,20 @@ def test_what_fails_is_a_row_with_its_reason_and_the_rest_goes_on(tmp_path):
     assert "Failed: two on made, random 0.5, seed 0: InputError" in again.stdout
 
 
-def test_a_cell_beyond_its_time_is_a_failed_row(tmp_path):
+def test_a_lost_cell_is_a_failed_row(tmp_path, monkeypatch):
     path, out = tmp_path / "mine.toml", tmp_path / "out"
     path.write_text(
-        '[[data]]\nname = "made"\nmade = {sensors = 40, slots = 6000}\n'
-        '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["flfl-paper"]\n'
-        '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["mean"]\nseconds = 1\n',
+        MADE + '[[run]]\ndata = ["made"]\nrates = [0.5]\nmethods = ["linear", "mean"]\n',
         encoding="utf-8",
     )
-    told = json.loads(benchmark(path, out, "--json", "--workers", "1", "--limit", "5").stdout)
+
+    def lose_the_first(task, jobs, *, workers, limit):
+        assert limit == 5
+        yield 0, Lost("took longer than 5 s", 5.1)
+        yield 1, task(jobs[1])
+
+    monkeypatch.setattr("flfl_bench.runner.run_all", lose_the_first)
+    told = json.loads(benchmark(path, out, "--json", "--limit", "5").stdout)
     assert [row["failed"] for row in told["rows"]] == ["took longer than 5 s", None]
 
 

@@ -9,9 +9,18 @@ from flfl_bench.baselines.lfa import LFA
 from flfl_bench.testing import LAWS, check_recoverer
 from quick import EVERY_METHOD, quick
 
+SLOW = {"alone", "pooled", "metamf", "fesog", "fedgnn"}
+"""Other settings of flfl, and methods that are compiled anew for every shape of a table."""
 
-@pytest.mark.parametrize("name", EVERY_METHOD)
+
+@pytest.mark.parametrize("name", [p for p in EVERY_METHOD if p.values[0] not in SLOW])
 def test_every_method_obeys(name):
+    check_recoverer(quick(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [p for p in EVERY_METHOD if p.values[0] in SLOW])
+def test_every_slow_method_obeys(name):
     check_recoverer(quick(name))
 
 
