@@ -376,7 +376,7 @@ class CoordinatorService:
         self._told = time.monotonic()
         # Every site receives it: only changes are told.
         status = self.status()
-        if status["question"] != self._said.get("question"):
+        if status["run"] and status["question"] != self._said.get("question"):
             late = ", ".join(status["waiting_for"])
             _LOG.info("question %d: waiting for %s", status["question"], late or "nobody")
         if force or status != self._said:
