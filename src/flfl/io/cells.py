@@ -89,6 +89,14 @@ def _cast(array: pa.Array, decimal: str, safe: bool = True) -> Array:
     return numbers
 
 
+def is_number(array: pa.Array) -> bool:
+    """Whether the cells are numbers, by their type or as texts."""
+    try:
+        return len(_cast(array, ".")) > 0 and not pa.types.is_temporal(array.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+
+
 def _first_text(array: pa.Array, decimal: str) -> int:
     """Row of the first cell that is no number, by halving."""
     low, high = 0, len(array)

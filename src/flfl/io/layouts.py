@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flfl.config import Settings
 from flfl.errors import InputError
-from flfl.io.cells import Decimal, Duplicates, clean, decimal_mark, gather, to_numbers
+from flfl.io.cells import Decimal, Duplicates, clean, decimal_mark, gather, is_number, to_numbers
 from flfl.io.columns import Columns, CoordinateKind, listing
 from flfl.io.grid import Grid, complete_times, infer_grid
 from flfl.io.table import By, LongColumn, Source, Table
@@ -62,24 +62,18 @@ class Rules(Settings):
         Wide: a time column and one column a sensor. Long: time, sensor, value.
     time_column, sensor_column, value_column
         By default they are recognised by common names, and the time is else the first column.
-    sentinels
-        Numbers that stand for a missing reading, besides empty cells and NaN.
-    missing_words
-        Further texts that do, in any case, such as ``--`` or ``invalid``. In NetCDF there are none.
+    sentinels, missing_words
+        Numbers, and texts in any case such as ``--``, that stand for a missing reading.
     duplicates
-        What to do with several readings of one sensor at one time: refuse the file, average, or
-        keep the first known one.
+        Refuse several readings of one sensor at one time, average them, or keep the first known.
     complete_grid
-        Insert the rows that are absent from a regular time grid. By default they stay absent.
+        Insert the rows that are absent from a regular time grid.
     parameter
-        Which quantity, when the file holds several: a word of a long file's column ``parameter``,
-        or a variable of a NetCDF file.
-    date_order
-        How to read 01/02/2024; by default only where some date of the file tells.
+        Which quantity of several: a word of the column ``parameter``, or a NetCDF variable.
+    date_order, decimal
+        How to read 01/02/2024 and 1,234; by default only where another cell of the file tells.
     time_zone
         The zone of times that carry no offset, such as Europe/Berlin. They are then held in UTC.
-    decimal
-        The decimal mark; by default a comma where the delimiter is another and the cells tell.
     """
 
     layout: Literal["auto", "wide", "long"] = "auto"
@@ -125,28 +119,19 @@ def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
         )
     }
     missing = [option for option, column in found.items() if column is None]
-    three = missing == ["value_column"] and len(columns.names) == 3
-    if three and (sure or _has_text(columns.arrays[found["sensor_column"] or 0])):
-        # time, station, PM10: the one column left holds the values.
-        found["value_column"], missing = ({0, 1, 2} - set(found.values())).pop(), []
+    if missing == ["value_column"] and len(columns.names) == 3:
+        # time, station, PM10: the one column left holds the values, if the sensors have names.
+        some = columns.arrays[found["sensor_column"] or 0].slice(0, 100)
+        numbers = not sure and is_number(some)
+        found["value_column"] = None if numbers else ({0, 1, 2} - set(found.values())).pop()
     positions = [column for column in found.values() if column is not None]
     if len(set(positions)) == 3:
         return positions[0], positions[1], positions[2]
     if not sure:
         return None
-    raise columns.error(
-        "a long table needs a time, a sensor and a value column; these columns were found: "
-        f"{listing(columns.names, 8)}",
-        "Name the columns with " + ", ".join(missing or found),
-    )
-
-
-def _has_text(array: pa.Array) -> bool:
-    try:
-        pc.cast(array.slice(0, 100), pa.float64())
-    except pa.ArrowException:
-        return True
-    return False
+    problem = "a long table needs a time, a sensor and a value column; these columns were found: "
+    remedy = "Name the columns with " + ", ".join(missing or found)
+    raise columns.error(problem + listing(columns.names, 8), remedy)
 
 
 def wide_table(columns: Columns, rules: Rules) -> Table:
@@ -156,8 +141,7 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     if not sensors:
         remedy = "Give one column a sensor, separated by comma, semicolon, tab or bar"
         raise columns.error("there is a time column but no sensor column", remedy)
-    ids = [columns.names[i] for i in sensors]
-    if not all(ids):
+    if not all(columns.names[i] for i in sensors):
         raise columns.error("column 1 has no name", "Name it in the header")
     decimal = decimal_mark(columns, sensors, rules.decimal)
     values = np.empty((len(sensors), len(columns.arrays[time])))
@@ -166,34 +150,32 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     notes = [*columns.notes, *clean(columns, sensors, values, rules.sentinels), *notes]
     rows = np.arange(values.shape[1])
     axis = _axis(columns, time, columns.arrays[time], rows, rules)
-    slots = len(axis.times.texts)
-    notes += _repeats(columns, axis.given, rows, axis.slot, rules)
-    texts = [columns.arrays[i] for i in sensors] if columns.format == "csv" else []
-    sorted_ = bool((np.diff(axis.slot) >= 0).all())
-    if not sorted_:
+    slot, slots = axis.slot, len(axis.times.texts)
+    notes += _repeats(columns, axis.given, rows, slot, rules)
+    in_order = bool((np.diff(slot) >= 0).all())
+    if not in_order:
         notes.append("The rows were not in time order; they have been sorted.")
-    if slots != len(rows) or not sorted_:
+    texts = [columns.arrays[i] if columns.format == "csv" else None for i in sensors]
+    if slots != len(rows) or not in_order:
         grid = np.empty((len(sensors), slots))
-        for i in range(len(sensors)):
-            given = texts[i] if texts else None
-            grid[i], found = gather(axis.slot, values[i], slots, rules.duplicates, given, decimal)
-            texts[i : i + 1] = [found] * bool(texts)
+        for i, text in enumerate(texts):
+            grid[i], texts[i] = gather(slot, values[i], slots, rules.duplicates, text, decimal)
         values = grid
     units = tuple(columns.units[i] for i in sensors) if columns.units is not None else ()
     columns = replace(columns, units=units if any(units) else None)
+    ids = [columns.names[i] for i in sensors]
     table = _table(columns, time, axis, ids, values, texts, decimal, notes, rules)
-    return replace(table, order=None if sorted_ or slots != len(rows) else axis.slot)
+    return replace(table, order=None if in_order or slots != len(rows) else slot)
 
 
 def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
     """The time column of a wide file, as named, by a common name, or the first; and notes."""
     if name is not None:
         return columns.named(name, "time_column"), []
-    found = None if columns.wide_only else columns.find(TIME_NAMES)
-    first, kind = columns.names[0], columns.arrays[0].type
+    found, first = None if columns.wide_only else columns.find(TIME_NAMES), columns.names[0]
     if found is not None or columns.time_first or not first:
         return found or 0, []
-    if columns.format == "parquet" and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if columns.format == "parquet" and is_number(columns.arrays[0]):
         problem = f"no column is known to hold the time, and the first, {first!r}, holds numbers"
         raise columns.error(problem, "Name the time column with time_column")
     return 0, [f"No column has a usual name for the time; the first, {first!r}, was taken."]
@@ -201,38 +183,32 @@ def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
 
 def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> Table:
     """The table of a long file; ``roles`` are its columns of time, sensor and value."""
-    time, sensor_column, value = roles
-    columns, parameter = _pick_parameter(columns, rules.parameter, set(roles))
+    time, who, value = roles
+    columns, notes = _pick_parameter(columns, rules.parameter, roles)
     code, words = _codes(columns, time, columns.arrays[time], "time")
-    names = pc.utf8_trim_whitespace(pc.cast(columns.arrays[sensor_column], pa.string()))
-    sensor, found = _codes(columns, sensor_column, names, "sensor name")
+    names = pc.utf8_trim_whitespace(pc.cast(columns.arrays[who], pa.string()))
+    sensor, found = _codes(columns, who, names, "sensor name")
     ids = [str(name) for name in found.to_pylist()]
     decimal = decimal_mark(columns, [value], rules.decimal)
     # A copy: sentinels are taken out in place, and the column may be the file's own memory.
     numbers = np.array(to_numbers(columns, value, decimal, rules.missing_words))
-    notes = clean(columns, [value], numbers[None, :], rules.sentinels)
+    notes = [*clean(columns, [value], numbers[None, :], rules.sentinels), *notes]
     axis = _axis(columns, time, words, code, rules)
     slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
     if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
-        raise columns.error(
-            f"{len(code)} rows name {sensors} sensors and {slots} times, which hardly ever meet",
-            "Check that sensor_column and time_column name the right columns",
-        )
+        problem = f"{len(code)} rows name {sensors} sensors and {slots} times, which hardly ever "
+        remedy = "Check that sensor_column and time_column name the right columns"
+        raise columns.error(problem + "meet", remedy)
     cell = sensor * slots + slot
     notes += _repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
     cells = columns.arrays[value] if columns.format == "csv" else None
     values, texts = gather(cell, numbers, sensors * slots, rules.duplicates, cells, decimal)
-    if parameter is not None:
-        notes.append(f"The parameter is {parameter}.")
-    kept, lost = _long_columns(columns, roles, sensor, slot, (sensors, slots))
+    kept, lost = _long_columns(columns, roles, (slot, sensor), (slots, sensors))
     if lost:
         notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
     by_sensor = bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot)))
-    coordinates, kind = _coordinates(columns, kept, ids, notes)
-    columns = replace(
-        columns, units=_units(columns, kept, notes), coordinates=coordinates, kind=kind
-    )
-    flat = () if texts is None else [texts[i * slots :][:slots] for i in range(sensors)]
+    columns = _units(_coordinates(columns, kept, ids, notes), kept, notes)
+    flat = [None if texts is None else texts[i * slots :][:slots] for i in range(sensors)]
     values = values.reshape(sensors, slots)
     return _table(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
 
@@ -261,9 +237,8 @@ def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules
     if len(first) < 2:
         remedy = "Give at least two rows; gaps are filled from readings at other times"
         raise columns.error(f"there is only one time, {given.texts[0]!r}", remedy)
-    times = replace(
-        given, index=index.take(first), wall=given.wall.take(first), texts=given.texts[first]
-    )
+    wall, texts = given.wall.take(first), given.texts[first]
+    times = replace(given, index=index.take(first), wall=wall, texts=texts)
     grid = infer_grid(times.index, times.wall)
     absent = grid.absent
     if rules.complete_grid:
@@ -279,71 +254,63 @@ def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules
 
 
 def _pick_parameter(
-    columns: Columns, parameter: str | None, used: set[int]
-) -> tuple[Columns, str | None]:
-    """The rows of one parameter, and which; refuses several when none is chosen."""
+    columns: Columns, parameter: str | None, used: tuple[int, ...]
+) -> tuple[Columns, list[str]]:
+    """The rows of one parameter, and a note on it; refuses several when none is chosen."""
     column = columns.find(PARAMETER_NAMES)
     if column is None or column in used:
         if parameter is not None:
             problem = f"there is no column parameter to choose {parameter!r} from"
             raise columns.error(problem, "Leave parameter out")
-        return columns, None
+        return columns, []
     cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[column], pa.string())).fill_null("")
     found = sorted(str(name) for name in pc.unique(cells).to_pylist())
-    problem = ""
-    if parameter is None and len(found) > 1:
-        problem = f"the file holds {len(found)} parameters: {listing(found, 12)}"
-    elif parameter is not None and parameter not in found:
-        problem = f"there is no parameter {parameter!r}; the file holds {listing(found, 12)}"
-    if problem:
+    if len(found) > 1 if parameter is None else parameter not in found:
+        lacks = "" if parameter is None else f"there is no parameter {parameter!r}; "
+        problem = f"{lacks}the file holds {len(found)} parameters: {listing(found, 12)}"
         remedy = f"Choose one with parameter, for example parameter={found[0] or found[-1]}"
         raise columns.error(problem, remedy, column=column)
     if len(found) > 1:
         columns = columns.pick(np.flatnonzero(pc.equal(cells, parameter)))
-    return columns, parameter or found[0] or None
+    chosen = parameter or found[0]
+    return columns, [f"The parameter is {chosen}."] if chosen else []
 
 
 def _long_columns(
-    columns: Columns, roles: tuple[int, int, int], sensor: Rows, slot: Rows, shape: tuple[int, int]
+    columns: Columns, roles: tuple[int, ...], keys: tuple[Rows, Rows], counts: tuple[int, int]
 ) -> tuple[tuple[LongColumn, ...], list[str]]:
     """The columns that can be written again, and the names of those that cannot.
 
-    What depends on the sensor or the time alone (unit, local time) goes along.
+    What depends on the sensor or the time alone (unit, local time) goes along. ``keys`` are the
+    slot and the sensor of each row, ``counts`` how many there are.
     """
     kept, lost = [], []
     for i, (name, array) in enumerate(zip(columns.names, columns.arrays, strict=True)):
         if i in roles:
             kept.append(LongColumn(name, _HELD[roles.index(i)]))
-        elif _JUDGEMENT.fullmatch(name.lower()) or pa.types.is_nested(array.type):
+            continue
+        found = None
+        if not (_JUDGEMENT.fullmatch(name.lower()) or pa.types.is_nested(array.type)):
+            coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+            code = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            for by, key, count in zip(_HELD, keys, counts, strict=False):
+                first = np.full(count, -1, dtype=np.intp)
+                first[key[::-1]] = np.arange(len(key))[::-1]
+                if (code[first][key] == code).all():
+                    found = LongColumn(name, by, array.take(pa.array(first, mask=first < 0)))
+        if found is None:
             lost.append(name)
-        elif (cells := _one_cell_each(array, sensor, shape[0])) is not None:
-            kept.append(LongColumn(name, "sensor", cells))
-        elif (cells := _one_cell_each(array, slot, shape[1])) is not None:
-            kept.append(LongColumn(name, "slot", cells))
         else:
-            lost.append(name)
+            kept.append(found)
     return tuple(kept), lost
 
 
-def _one_cell_each(array: pa.Array, key: Rows, count: int) -> pa.Array | None:
-    """The cell that belongs to each key, where all rows of a key agree; else None."""
-    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    code = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    first = np.full(count, -1, dtype=np.intp)
-    first[key[::-1]] = np.arange(len(key))[::-1]
-    if not (code[first][key] == code).all():
-        return None
-    return array.take(pa.array(first, mask=first < 0))
-
-
-def _units(
-    columns: Columns, kept: Sequence[LongColumn], notes: list[str]
-) -> tuple[str, ...] | None:
-    """The unit of each sensor, where a column tells."""
+def _units(columns: Columns, kept: Sequence[LongColumn], notes: list[str]) -> Columns:
+    """The same with the unit of each sensor, where a column tells."""
     column = columns.find(UNIT_NAMES)
     name = "" if column is None else columns.names[column]
     if column is None or any(one.name == name for one in kept if one.cells is None):
-        return None
+        return columns
     cells = next((one.cells for one in kept if one.by == "sensor" and one.name == name), None)
     if cells is None:
         remedy = "Convert the readings of a sensor to one unit, or remove the column"
@@ -351,24 +318,25 @@ def _units(
     units = tuple(str(unit or "").strip() for unit in cells.to_pylist())
     if len(set(units)) > 1:
         notes.append(f"The sensors are in different units: {listing(sorted(set(units)))}.")
-    return units
+    return replace(columns, units=units)
 
 
 def _coordinates(
     columns: Columns, kept: Sequence[LongColumn], ids: list[str], notes: list[str]
-) -> tuple[Array | None, CoordinateKind | None]:
-    """Coordinates that the long file itself gives, when every sensor has one place."""
+) -> Columns:
+    """The same with the coordinates that it gives, when every sensor has one place."""
     held = {one.name: one.cells for one in kept if one.by == "sensor" and one.cells is not None}
     small = replace(columns, names=tuple(held), arrays=tuple(held.values()))
     for _, *pair in COORDINATES:
         if None not in map(columns.find, pair) and None in map(small.find, pair):
             notes.append("The coordinates of a sensor change; they are not used.")
-            return None, None
+            return columns
     try:
-        return read_coordinates(small, list(range(len(ids))), ids)
+        coordinates, kind = read_coordinates(small, list(range(len(ids))), ids)
     except InputError:
         notes.append("The coordinates in the file are not all there; they are not used.")
-        return None, None
+        return columns
+    return replace(columns, coordinates=coordinates, kind=kind)
 
 
 def read_coordinates(
@@ -381,10 +349,8 @@ def read_coordinates(
         if not pair:
             continue
         if len(pair) == 1:
-            raise columns.error(
-                f"there is a column {columns.names[pair[0]]!r} but not the other coordinate",
-                f"Add a column {names[found.index(None)][0]!r}",
-            )
+            problem = f"there is a column {columns.names[pair[0]]!r} but not the other coordinate"
+            raise columns.error(problem, f"Add a column {names[found.index(None)][0]!r}")
         decimal = decimal_mark(columns, pair)
         table = np.column_stack([to_numbers(columns, column, decimal)[rows] for column in pair])
         bounds = ((-90.0, 90.0), (-180.0, 360.0)) if kind == "latlon" else ((-np.inf, np.inf),) * 2
@@ -449,7 +415,7 @@ def _table(
     axis: Axis,
     ids: list[str],
     values: Array,
-    texts: Sequence[pa.Array],
+    texts: Sequence[pa.Array | None],
     decimal: str,
     notes: Sequence[str],
     rules: Rules,
@@ -500,7 +466,7 @@ def _table(
         time_texts=tuple(times),
         zone=zone,
         dialect=replace(columns.dialect, decimal=decimal),
-        texts=tuple(texts),
+        texts=() if texts[0] is None else tuple(texts),
         columns=long,
         by_sensor=by_sensor,
         form=columns.form,
