@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from flfl.errors import InputError
-from flfl.io.sensors import Sensors, read_sensors, read_sites, sensors_from_frame
+from flfl.io.sensors import Sensors, read_sensors, read_sites
 from flfl.io.write import write_sensors
 
 GOOD = (
@@ -55,8 +55,8 @@ def test_parquet_and_frame(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "s.parquet")
     for sensors in (
         read_sensors(tmp_path / "s.parquet", ["1", "2"]),
-        sensors_from_frame(frame, ["1", "2"]),
-        sensors_from_frame(frame.set_index("sensor_id"), ["1", "2"]),
+        read_sensors(frame, ["1", "2"]),
+        read_sensors(frame.set_index("sensor_id"), ["1", "2"]),
     ):
         np.testing.assert_array_equal(sensors.coordinates, [[2, 4], [1, 3]])
 

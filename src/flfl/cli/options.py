@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem
 
 from flfl.cli import SUMMARIES, load_verb
 from flfl.config import MethodSettings, read_toml
-from flfl.datasets.catalogue import load_dataset
 from flfl.errors import InputError, nearest
 from flfl.io.read import read_readings
 from flfl.io.sensors import EACH, Sensors, read_sensors, read_sites
@@ -232,6 +231,8 @@ def read_tables(
 ) -> tuple[Table, Sensors]:
     """Read what :data:`table_options` names: files, or a data set by its name."""
     if readings is None or not (readings.exists() or readings.suffix or len(readings.parts) > 1):
+        from flfl.datasets.catalogue import load_dataset
+
         table, network = load_dataset(BUNDLED if readings is None else str(readings))
     else:
         how["missing_words"] = [word for word in sentinels if isinstance(word, str)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from flfl.config import Count, Settings
 from flfl.errors import InputError
 
 PATTERNS = ("random", "block", "outage")
@@ -18,6 +20,14 @@ _PATIENCE = 1000
 
 Mask = NDArray[np.bool_]
 Regions = Sequence[object] | NDArray[Any] | None
+
+
+class MaskSettings(Settings):
+    """Which share is kept, and how the rest is hidden; see `hide`."""
+
+    rate: Annotated[float, Field(gt=0, le=1)]
+    pattern: Literal["random", "block", "outage"]
+    block_length: Count
 
 
 def hide(
@@ -60,7 +70,18 @@ def hide(
     12
     """
     known = np.asarray(known)
-    _check(known, rate, pattern, block_length, regions)
+    chosen = {"rate": rate, "pattern": pattern, "block_length": block_length}
+    MaskSettings.check(chosen)
+    problem = where = ""
+    if known.ndim != 2 or known.dtype != np.bool_:
+        where, problem = "known", f"shape {known.shape} and type {known.dtype}, not sensors x slots"
+    elif pattern == "block" and block_length > known.shape[1]:
+        where = "block_length"
+        problem = f"a block of {block_length} slots is longer than the table of {known.shape[1]}"
+    elif regions is not None and len(regions) != len(known):
+        where, problem = "regions", f"{len(regions)} regions are given for {len(known)} sensors"
+    if problem:
+        raise InputError(problem, where=where, remedy="Give what fits the bool array of readings")
     total = int(known.sum())
     target = max(round(rate * total), min(total, 1))
     if pattern == "random":
@@ -68,29 +89,6 @@ def hide(
     if pattern == "block":
         return _keep_blocks(known, target, block_length, rng)
     return _keep_outside_outages(known, target, regions, rng)
-
-
-def _check(known: Mask, rate: float, pattern: str, block_length: int, regions: Regions) -> None:
-    where = problem = remedy = ""
-    if known.ndim != 2 or known.dtype != np.bool_:
-        where, problem = "known", f"the mask has shape {known.shape} and type {known.dtype}"
-        remedy = "Give a bool array of sensors x slots"
-    elif not 0 < rate <= 1:
-        where, problem, remedy = "rate", f"{rate!r} is no share to keep", "Give 0 < rate <= 1"
-    elif pattern not in PATTERNS:
-        where, problem = "pattern", f"{pattern!r} is not a pattern"
-        remedy = f"Choose one of {', '.join(PATTERNS)}"
-    elif block_length < 1 or block_length != int(block_length):
-        where, problem = "block_length", f"{block_length!r} is no run length"
-        remedy = "Give a whole number of slots, 1 or more"
-    elif pattern == "block" and block_length > known.shape[1]:
-        where, remedy = "block_length", "Use a shorter block_length"
-        problem = f"a block of {block_length} slots is longer than the table of {known.shape[1]}"
-    elif regions is not None and len(regions) != len(known):
-        where, remedy = "regions", "Give one region a sensor"
-        problem = f"{len(regions)} regions are given for {len(known)} sensors"
-    if problem:
-        raise InputError(problem, where=where, remedy=remedy)
 
 
 def _keep_random(known: Mask, target: int, rng: np.random.Generator) -> Mask:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.sensors import EACH, Sensors, sensors_from_frame
+from flfl.io.sensors import EACH, Sensors, read_sensors
 from flfl.model.basis import find_regions
 
 Sites = Sequence[object] | NDArray[Any] | pd.Series | Mapping[Any, object]
@@ -33,7 +33,7 @@ def resolve_sensors(
     ('1', '1')
     """
     if isinstance(sensors, pd.DataFrame):
-        sensors = sensors_from_frame(sensors, ids)
+        sensors = read_sensors(sensors, ids)
     resolved = sensors or Sensors(tuple(ids))
     if resolved.ids != tuple(ids):
         raise InputError("the sensors do not match the table's columns")

@@ -172,10 +172,8 @@ def complete_times(index: pd.Index, grid: Grid, where: str) -> pd.Index:
     assert isinstance(index, pd.DatetimeIndex)
     if not grid.months:
         return pd.DatetimeIndex(index[0] + steps * grid.step).as_unit("us")
-    local = index.tz_localize(None) if index.tz is not None else index
-    starts = local[:1].to_numpy().astype("M8[M]") + steps * grid.months
-    first_days = starts.astype("M8[D]")
-    length = ((starts + 1).astype("M8[D]") - first_days).astype(np.int64)
-    days = np.minimum(int(local.day.max()), length) - 1
-    stamps = pd.DatetimeIndex(first_days + days).as_unit("us") + (local[0] - local[0].normalize())
-    return stamps.tz_localize("UTC") if index.tz is not None else stamps
+    # From the latest day of a month, which is earlier in shorter ones.
+    last = int(np.argmax(index.day))
+    months = ((steps - round(grid.positions[last])) * grid.months).tolist()
+    stamps = [index[last] + pd.DateOffset(months=month) for month in months]
+    return pd.DatetimeIndex(stamps).as_unit("us")

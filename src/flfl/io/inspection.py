@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,16 +20,12 @@ _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _FORMATS = {"csv": "CSV", "parquet": "Parquet", "netcdf": "NetCDF"}
 _PLACES = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
 
-# So few negative readings among the rest are more likely faults than a quantity below zero.
-_FEW_NEGATIVE = 0.01
-# A day of hours without the least change.
-_STUCK_RUN = 24
-# Interquartile ranges from the median.
-_FAR = 10.0
-# How many times the median level of all sensors one sensor's level is when its unit is in doubt.
-_OTHER_UNIT = 100.0
-# Readings of a sensor before anything is said of it.
+# docs/inputs.md gives the rules. Readings of a sensor before anything is said of it:
 _ENOUGH = 20
+# The share of negative readings that is more likely faults than a quantity below zero, a day of
+# hours without the least change, interquartile ranges from the median, and how many times the
+# median level of all sensors one sensor's level is when its unit is in doubt.
+_FEW_NEGATIVE, _STUCK_RUN, _FAR, _OTHER_UNIT = 0.01, 24, 10.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -193,66 +189,63 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
     >>> [found.kind for found in find_suspicions(from_frame(readings[:, None]))]
     ['far outside']
     """
-    ids = table.sensor_ids
-    found = []
-    for kind, sensors, readings, problem in _oddities(table):
+    values, ids = table.values.to_numpy(), table.sensor_ids
+    count = table.known.sum(axis=0)
+    enough = np.flatnonzero(count >= _ENOUGH).tolist()
+    found: list[Suspicion] = []
+
+    def add(kind: str, sensors: Sequence[int], readings: int, problem: str) -> None:
         names = [ids[i] for i in sensors]
         have = "1 sensor has" if len(names) == 1 else f"{len(names)} sensors have"
         sentence = f"{problem.replace('SENSORS', have)}: {listing(names)}."
         found.append(Suspicion(kind, tuple(names), int(readings), sentence))
-    return tuple(found)
 
-
-def _oddities(table: Table) -> Iterator[tuple[str, Sequence[int], int, str]]:
-    """Each kind that is there: the sensors, how many readings, and what is odd."""
-    values, ids = table.values.to_numpy(), table.sensor_ids
-    columns = [values[~np.isnan(values[:, i]), i] for i in range(len(ids))]
-    count = np.array([len(known) for known in columns])
-    negative = np.array([int((known < 0).sum()) for known in columns])
+    negative = (values < 0).sum(axis=0)
     number, total = int(negative.sum()), int(count.sum())
     if 0 < number <= _FEW_NEGATIVE * total:
         problem = f"{number} of {total} readings {'is' if number == 1 else 'are'} negative and all "
         problem += "others are not; if the quantity cannot be, they are faults"
-        yield "negative", np.flatnonzero(negative).tolist(), number, problem
-    enough = np.flatnonzero(count >= _ENOUGH).tolist()
-    runs = {i: run for i in enough if (run := _longest_run(columns[i])) >= _STUCK_RUN}
-    if runs:
-        problem = f"SENSORS the same value up to {max(runs.values())} readings in a row"
-        yield "stuck", list(runs), sum(runs.values()), problem
-    median = np.full(len(ids), np.nan)
+        add("negative", np.flatnonzero(negative).tolist(), number, problem)
+    median, runs = np.full(len(ids), np.nan), dict.fromkeys(enough, 0)
     far: dict[int, tuple[int, float]] = {}
+    whole: list[int] = []
+    same: dict[int, list[int]] = {}
     for i in enough:
-        low, median[i], high = np.quantile(columns[i], [0.25, 0.5, 0.75])
-        away = np.abs(columns[i] - median[i])
-        number = int((away > _FAR * (high - low)).sum())
-        if number and high > low:
-            far[i] = number, float(columns[i][np.argmax(away)])
+        known = values[~np.isnan(values[:, i]), i]
+        runs[i] = _longest_run(known)
+        low, median[i], high = np.quantile(known, [0.25, 0.5, 0.75])
+        away = np.abs(known - median[i])
+        if high > low and (away > _FAR * (high - low)).any():
+            far[i] = int((away > _FAR * (high - low)).sum()), float(known[np.argmax(away)])
+        whole += [i] * bool((known == np.round(known)).all())
+        # One bit pattern for every NaN, so that equal columns are equal bytes.
+        bits = np.nan_to_num(values[:, i], nan=np.inf).tobytes()
+        same.setdefault(hash(bits), []).append(i)
+    stuck = {i: run for i, run in runs.items() if run >= _STUCK_RUN}
+    if stuck:
+        problem = f"SENSORS the same value up to {max(stuck.values())} readings in a row"
+        add("stuck", list(stuck), sum(stuck.values()), problem)
     if far:
         number = sum(one for one, _ in far.values())
         worst = max(far, key=lambda i: abs(far[i][1] - median[i]))
         problem = f"{number} {'reading is' if number == 1 else 'readings are'} more than {_FAR:g} "
         problem += "interquartile ranges from the sensor's median, for example "
         problem += f"{far[worst][1]:g} at {ids[worst]} (median {median[worst]:g})"
-        yield "far outside", list(far), number, problem
+        add("far outside", list(far), number, problem)
     level = float(np.median(np.abs(median[enough]))) if len(enough) >= 3 else 0.0
     ratio = np.abs(median) / (level or np.nan)
     odd = np.flatnonzero((ratio > _OTHER_UNIT) | ((ratio > 0) & (ratio < 1 / _OTHER_UNIT))).tolist()
     if odd:
         problem = "SENSORS a level a hundred times that of the others or a hundredth of it; the "
-        yield "another level", odd, count[odd].sum(), problem + "unit may be another"
-    whole = [i for i in enough if (columns[i] == np.round(columns[i])).all()]
+        add("another level", odd, count[odd].sum(), problem + "unit may be another")
     if whole and 2 * len(whole) <= len(enough):
         problem = "SENSORS whole numbers only, where others have decimals"
-        yield "rounded", whole, count[whole].sum(), problem
-    groups: dict[int, list[int]] = {}
-    for i in enough:
-        # One bit pattern for every NaN, so that equal columns are equal bytes.
-        bits = np.nan_to_num(values[:, i], nan=np.inf).tobytes()
-        groups.setdefault(hash(bits), []).append(i)
-    same = [i for group in groups.values() if len(group) > 1 for i in group]
-    if same:
-        problem = f"{len(same)} sensors have exactly the readings of another"
-        yield "repeated", same, count[same].sum(), problem
+        add("rounded", whole, count[whole].sum(), problem)
+    twins = [i for group in same.values() if len(group) > 1 for i in group]
+    if twins:
+        problem = f"{len(twins)} sensors have exactly the readings of another"
+        add("repeated", twins, count[twins].sum(), problem)
+    return tuple(found)
 
 
 def _longest_run(known: NDArray[np.float64]) -> int:

@@ -7,7 +7,6 @@ xarray is imported here and nowhere else, and only when a NetCDF file is met.
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import warnings
@@ -51,15 +50,9 @@ _AXES = {
 class NetcdfForm:
     """The NetCDF file around the readings, so that it can be written again.
 
-    Attributes
-    ----------
-    skeleton : xarray.Dataset
-        Everything but the readings, decoded but for the times; the encodings say how it was stored.
-    variable, time_name : str
-        The variables that hold the readings and the times.
-    readings : xarray.Variable
-        Dimensions, shape, attributes and encoding of the readings, in the order of the file. The
-        sensors are all dimensions but the time, the last one running fastest.
+    ``skeleton`` is everything but the readings, decoded but for the times; the encodings say how it
+    was stored. ``readings`` has their dimensions, shape, attributes and encoding. The sensors are
+    all dimensions but the time, the last one running fastest.
     """
 
     skeleton: Any
@@ -74,11 +67,9 @@ def import_xarray(path: Path) -> Any:
         import h5netcdf  # noqa: F401
         import xarray
     except ImportError:
-        raise InputError(
-            "NetCDF needs the packages xarray and h5netcdf, which are not installed",
-            where=str(path),
-            remedy="Run: pip install 'flfl[netcdf]'",
-        ) from None
+        problem = "NetCDF needs the packages xarray and h5netcdf, which are not installed"
+        remedy = "Run: pip install 'flfl[netcdf]'"
+        raise InputError(problem, where=str(path), remedy=remedy) from None
     return xarray
 
 
@@ -109,18 +100,15 @@ def read_netcdf(path: Path, data: bytes, parameter: str | None) -> Columns:
             times = xarray.decode_cf(stored[[time_name]], decode_timedelta=False)[time_name]
     except Exception as error:
         # Attributes can be anything, and so can what is raised.
-        raise InputError(
-            f"the file cannot be decoded by the CF conventions ({str(error)[:80]})",
-            where=f"{path}, variables {name!r} and {time_name!r}",
-            remedy="Correct the attributes, above all the units of the time",
-        ) from None
+        where = f"{path}, variables {name!r} and {time_name!r}"
+        problem = f"the file cannot be decoded by the CF conventions ({str(error)[:80]})"
+        remedy = "Correct the attributes, above all the units of the time"
+        raise InputError(problem, where=where, remedy=remedy) from None
     if not np.issubdtype(times.dtype, np.datetime64):
         calendar = times.encoding.get("calendar", times.attrs.get("calendar", "unknown"))
-        raise InputError(
-            f"the times follow the calendar {calendar!r}, not the usual one",
-            where=f"{path}, variable {time_name!r}",
-            remedy="Convert the file to the standard calendar",
-        )
+        where = f"{path}, variable {time_name!r}"
+        problem = f"the times follow the calendar {calendar!r}, not the usual one"
+        raise InputError(problem, where=where, remedy="Convert the file to the standard calendar")
     # By the conventions a time without a zone is in UTC.
     stamps = pd.DatetimeIndex(times.to_numpy()).as_unit("us").tz_localize("UTC")
     readings = decoded[name]
@@ -326,7 +314,7 @@ def _time_series(
 ) -> Any:
     """A CF ``timeSeries``: station x time, both of them coordinates."""
     told = {} if table.unit is None else {"units": table.unit}
-    name = _variable_name(table)
+    name = "reading"
     if isinstance(form, NetcdfForm):
         name, kept = form.variable, ("long_name", "standard_name", "units")
         told = {key: form.readings.attrs[key] for key in kept if key in form.readings.attrs}
@@ -391,12 +379,3 @@ def _with_flags(
     earlier = str(like.get("ancillary_variables", "")).split()
     like["ancillary_variables"] = " ".join(dict.fromkeys([*earlier, *found]))
     return {name: readings, **found}
-
-
-def _variable_name(table: Table) -> str:
-    """The name of a long file's column of values where NetCDF allows it, else a plain word."""
-    columns = () if table.source is None else table.source.columns
-    named = next((column.name for column in columns if column.by == "cell"), "")
-    plain = re.sub(r"\W+", "_", named, flags=re.ASCII).strip("_")
-    taken = {"time", "slot", "station", "station_name", "latitude", "longitude", "x", "y"}
-    return plain if re.match(r"[A-Za-z]", plain) and plain not in taken else "reading"

@@ -56,13 +56,12 @@ class Sensors:
     def subset(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sensors:
         """The chosen sensors (a mask or positions), in their order."""
         rows = np.arange(len(self.ids))[chosen].tolist()
-        return replace(
-            self,
-            ids=tuple(self.ids[row] for row in rows),
-            coordinates=None if self.coordinates is None else self.coordinates[rows],
-            regions=None if self.regions is None else tuple(self.regions[row] for row in rows),
-            sites=None if self.sites is None else tuple(self.sites[row] for row in rows),
+        places = None if self.coordinates is None else self.coordinates[rows]
+        ids, regions, sites = (
+            None if of is None else tuple(of[row] for row in rows)
+            for of in (self.ids, self.regions, self.sites)
         )
+        return replace(self, ids=ids or (), coordinates=places, regions=regions, sites=sites)
 
     def with_sites(self, sites: Sequence[str]) -> Sensors:
         """The same sensors, with the owner of each given; ``"each"`` is its own."""
@@ -77,23 +76,30 @@ class Sensors:
         return replace(self, sites=tuple(sites))
 
 
-def read_sensors(path: str | Path, ids: Sequence[str] | None = None) -> Sensors:
-    """Read the file that describes the sensors, and put it in the order of the readings.
+def read_sensors(source: str | Path | pd.DataFrame, ids: Sequence[str] | None = None) -> Sensors:
+    """Read what describes the sensors, and put it in the order of the readings.
 
-    The file has one row a sensor: an id column (``sensor_id``, ``id``, ``station``, …),
-    ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``. Each of
-    the ``ids`` (by default all sensors of the file) must have a row; others are ignored, with a
-    note.
+    A file or a DataFrame with one row a sensor: an id column (``sensor_id``, ``id``, ``station``,
+    …; in a DataFrame perhaps the index), ``latitude`` and ``longitude`` or ``x`` and ``y``, and
+    perhaps ``region`` and ``site``. Each of the ``ids`` (by default all sensors there) must have a
+    row; others are ignored, with a note.
     """
-    return _describe(read_columns(path), ids)
-
-
-def sensors_from_frame(frame: pd.DataFrame, ids: Sequence[str]) -> Sensors:
-    """Take a DataFrame with one row a sensor; the ids are in a column or in the index."""
-    parts = [(str(name), frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
-    if not any(name.strip().lower() in ID_NAMES for name, _ in parts):
-        parts.insert(0, (ID_NAMES[0], frame.index.astype(str).to_series()))
-    return _describe(frame_columns("the sensors DataFrame", parts), ids)
+    if isinstance(source, pd.DataFrame):
+        parts = [(str(name), source.iloc[:, i]) for i, name in enumerate(source.columns)]
+        if not any(name.strip().lower() in ID_NAMES for name, _ in parts):
+            parts.insert(0, (ID_NAMES[0], source.index.astype(str).to_series()))
+        columns = frame_columns("the sensors DataFrame", parts)
+    else:
+        columns = read_columns(source)
+    names = _texts(columns, _id_column(columns))
+    ids = names if ids is None else ids
+    rows, wanted = _rows(columns, ids), set(ids)
+    coordinates, kind = read_coordinates(columns, rows, ids)
+    regions = _labels(columns, rows, columns.find(REGION_NAMES))
+    sites = _labels(columns, rows, columns.find(SITE_NAMES))
+    ignored = [name for name in names if name not in wanted]
+    told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
+    return Sensors(tuple(ids), coordinates, kind, regions, sites, (told,) if ignored else ())
 
 
 def read_sites(
@@ -119,20 +125,6 @@ def read_sites(
         problem = f"there is no column for the site; the columns are {listing(columns.names, 8)}"
         raise columns.error(problem, "Name the column site")
     return sites
-
-
-def _describe(columns: Columns, ids: Sequence[str] | None) -> Sensors:
-    names = _texts(columns, _id_column(columns))
-    ids = names if ids is None else ids
-    rows = _rows(columns, ids)
-    coordinates, kind = read_coordinates(columns, rows, ids)
-    wanted = set(ids)
-    ignored = [name for name in names if name not in wanted]
-    told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
-    regions = _labels(columns, rows, columns.find(REGION_NAMES))
-    sites = _labels(columns, rows, columns.find(SITE_NAMES))
-    notes = (told,) if ignored else ()
-    return Sensors(tuple(ids), coordinates, kind, regions, sites, notes)
 
 
 def _id_column(columns: Columns) -> int:

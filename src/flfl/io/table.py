@@ -38,23 +38,18 @@ class Source:
 
     Attributes
     ----------
-    path, format, layout
-        The file that was read, and how it is laid out.
-    time_column, time_texts : str, tuple of str
+    time_column, time_texts
         The name of the times, and the time of every slot as the file writes it.
-    zone : str or None
+    zone
         The zone or offset in which the file gives its times: ``UTC``, ``Europe/Berlin``,
         ``+02:00``, or ``+01:00/+02:00`` when it changes. None when it gives none.
-    dialect : Dialect
-        How a text file is written.
-    texts : tuple of pyarrow.Array
+    texts
         The cells of each sensor as the file writes them, one a slot; what stands for a missing
         reading means nothing. Empty for formats that have no text.
-    columns : tuple of LongColumn
-        The columns of a long file in its order, as far as they can be written again.
-    by_sensor : bool
-        A long file that lists one sensor after another, not one time after another.
-    form : object
+    columns, by_sensor
+        The columns of a long file in its order, as far as they can be written again, and whether
+        it lists one sensor after another.
+    form
         What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
     """
 
@@ -77,20 +72,17 @@ class Table:
 
     Attributes
     ----------
-    values : DataFrame
+    values
         Time x sensor, float64, NaN = missing, columns are sensor ids in file order, the index is
         sorted: times (UTC where the file gives offsets) or numbers.
-    grid : Grid
-    source : Source or None
+    source
         None when the table did not come from a file.
-    notes : tuple of str
+    notes
         What was understood, in plain sentences.
-    order : integer array or None
+    order
         Slots in the order of the rows that were given, where that differs from time order.
-    units : tuple of str or None
-        The unit of every sensor, empty where the file names none.
-    coordinates, coordinate_kind
-        Where the sensors stand, when the file of readings itself says so.
+    units, coordinates, coordinate_kind
+        Of every sensor, as far as the file of readings itself tells them.
     """
 
     values: pd.DataFrame

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import product
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -46,7 +45,7 @@ Refuse = Callable[[str, str, int], InputError]
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Points in time, and the text of each.
+    """Points in time (in microseconds, so that any two tables compare), and the text of each.
 
     ``index`` is in UTC when the texts carry offsets, and ``wall`` is then what the clock on the
     wall showed; without offsets the two are the same. ``format`` is the strptime pattern, or None
@@ -124,7 +123,7 @@ def parse_times(texts: Texts, refuse: Refuse, date_order: DateOrder = "auto") ->
     ):
         parsed = pd.to_datetime(series, format=pattern, errors="coerce")
         if not parsed.isna().any():
-            index = _microseconds(parsed)
+            index = pd.DatetimeIndex(parsed).as_unit("us")
             return Times(index, index, texts, pattern)
     try:
         numbers = pc.cast(pa.array(series), pa.float64()).to_numpy(zero_copy_only=False)
@@ -157,7 +156,7 @@ def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
     wall = pd.to_datetime(local, format="ISO8601", errors="coerce")
     _refuse_first(wall.isna().to_numpy(), series, refuse)
     if not has_offset.any():
-        index = _microseconds(wall)
+        index = pd.DatetimeIndex(wall).as_unit("us")
         return Times(index, index, texts)
     if not has_offset.all():
         other = int(np.flatnonzero(has_offset != has_offset[0])[0])
@@ -165,7 +164,7 @@ def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
         raise refuse("some times carry an offset from UTC and some do not", remedy, other)
     parsed = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
     _refuse_first(parsed.isna().to_numpy(), series, refuse)
-    index, clock = _microseconds(parsed), _microseconds(wall)
+    index, clock = pd.DatetimeIndex(parsed).as_unit("us"), pd.DatetimeIndex(wall).as_unit("us")
     offsets = (clock - index.tz_localize(None)).unique() // pd.Timedelta(minutes=1)
     names = [
         f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in sorted(offsets)
@@ -188,21 +187,15 @@ def _parse_pattern(
         remedy = "Choose date_order=day-first or date_order=month-first, or write dates as "
         remedy += "year-month-day"
         raise refuse(problem + "other date of the file tells which", remedy, 0)
-    index = _microseconds(parsed)
+    index = pd.DatetimeIndex(parsed).as_unit("us")
     return Times(index, index, texts, pattern)
 
 
 def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
-    fits = []
     excluded = {"auto": "-", "day-first": "%m", "month-first": "%d"}[date_order]
     dates = [date for date in _DATES if not date.startswith(excluded)]
-    for date, clock in product(dates, _CLOCKS):
-        try:
-            datetime.strptime(text, date + clock)
-        except ValueError:
-            continue
-        fits.append(date + clock)
-    return fits
+    patterns = map("".join, product(dates, _CLOCKS))
+    return [p for p in patterns if pd.notna(pd.to_datetime(text, format=p, errors="coerce"))]
 
 
 def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
@@ -215,11 +208,6 @@ def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
     if re.search(r"[T ]24:00", shown):
         remedy = "Write midnight as 00:00 of the day that begins"
     raise refuse(f"{shown} cannot be read as a time{like}", remedy, row)
-
-
-def _microseconds(parsed: pd.Series[pd.Timestamp]) -> pd.DatetimeIndex:
-    # One unit for every table, so that tables from different files compare equal.
-    return pd.DatetimeIndex(parsed).as_unit("us")
 
 
 def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
@@ -243,11 +231,9 @@ def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InputError(
-            f"there is no time zone {name!r}",
-            where="time_zone",
-            remedy="Give a name such as Europe/Berlin or UTC",
-        ) from None
+        remedy = "Give a name such as Europe/Berlin or UTC"
+        problem = f"there is no time zone {name!r}"
+        raise InputError(problem, where="time_zone", remedy=remedy) from None
     early, late = (
         wall.tz_localize(zone, ambiguous=np.full(len(wall), summer), nonexistent="NaT")
         for summer in (True, False)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
 from flfl.io.table import FLAGS, Table
 from flfl.methods import Method, find
@@ -110,6 +109,8 @@ def content_of(
 ) -> dict[str, Any]:
     """A run in words, by the names that ``assets/page.html`` uses."""
     summary = result.summary()
+    from flfl.io.inspection import inspect_table
+
     understood = list(inspect_table(table, sensors).understood())
     said = (result.verdict, what_left(summary, find(result.method)))
     gaps = result.by_gap_length
