@@ -56,10 +56,10 @@ class FriendlyGroup(click.Group):
 
 
 _ARGUMENT = re.compile(
-    r"\b(?:duplicates|layout|decimal|parameter|date_order)=|^(?:sites|rate)(?=: )"
-    r"|(?:(?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )sites\b|\bmissing(?=_words\b)"
-    r"|\b(?:time_column|sensor_column|value_column|complete_grid|block_length|added_error|max_gap"
-    r"|min_readings|time_zone|date_order)(?!\.?\w)"
+    r"\b(duplicates|layout|decimal|parameter|date_order)=|^(sites|rate)(?=: )"
+    r"|((?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )sites\b|\bmissing_words\b"
+    r"|\b(\w+_column|complete_grid|block_length|added_error|max_gap|min_readings|time_zone"
+    r"|date_order)(?!\.?\w)"
 )
 
 
@@ -71,11 +71,8 @@ def as_options(text: str) -> str:
     >>> as_options("choose duplicates=mean, or give time_column.")
     'choose --duplicates mean, or give --time-column.'
     """
-
-    def spelled(match: re.Match[str]) -> str:
-        return "--" + match[0].replace("_", "-").replace("=", " ")
-
-    return _ARGUMENT.sub(spelled, text).replace("--missing_words", "--missing")
+    spelled = _ARGUMENT.sub(lambda match: "--" + match[0].replace("_", "-"), text)
+    return re.sub(r"(--[a-z-]+)=", r"\1 ", spelled).replace("--missing-words", "--missing")
 
 
 class _Verbs(FriendlyGroup):

@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from flfl.audit import Finding, Report, truth_path
-from flfl.audit import audit as run_audit
-from flfl.audit import save_view as write_view
+from flfl import audit as auditing
 from flfl.cli import FAILED, options
 from flfl.cli.options import PATH, option
 from flfl.cli.output import check_before, print_json, print_table, progress
@@ -77,14 +75,14 @@ def audit(
             raise InputError(
                 "plain uploads are not saved", where="--save-view", remedy="Use --disclosure sums"
             )
-        check_before({"save_view": save_view, "truth": truth_path(save_view)}, **given)
+        check_before({"save_view": save_view, "truth": auditing.truth_path(save_view)}, **given)
     with progress() as tell:
         tell("reading")
         table, sensors = options.read_tables(**given)
         values = table.values
         if rate is not None:
             values = values.where(training_mask(table, sensors, rate, pattern, seed).T)
-        report = run_audit(
+        report = auditing.audit(
             values,
             sensors,
             disclosure=disclosure,
@@ -97,7 +95,7 @@ def audit(
         click.echo(f"Note: {note}", err=True)
     written = []
     if save_view is not None and report.case is not None:
-        written = [str(path) for path in write_view(save_view, report.case)]
+        written = [str(path) for path in auditing.save_view(save_view, report.case)]
     if as_json:
         print_json(report.as_dict() | {"view": written})
     else:
@@ -108,7 +106,7 @@ def audit(
         raise click.exceptions.Exit(FAILED)
 
 
-def print_report(report: Report) -> None:
+def print_report(report: auditing.Report) -> None:
     """The report for a person: what was run, the table, each attack in words, the verdict."""
     run = f"{report.sensors} sensors at {report.sites} sites, {report.disclosure}"
     if report.disclosure == "sums":
@@ -118,19 +116,15 @@ def print_report(report: Report) -> None:
     for note in report.notes:
         click.echo(f"Note: {note}")
     click.echo()
-    print_table(HEADER, [_cells(one) for one in report.findings])
+    rows = []
+    for one in report.findings:
+        read = (one.residual_read_max, one.residual_read_median, one.volatile_max, one.slow_max)
+        shares = (one.readings_exposed, one.guessing_exposes)
+        cells = ["-" if value is None else f"{value:.2f}" for value in (*read, one.copies_max)]
+        rows.append([one.name, *cells, *("-" if v is None else f"{v:.1%}" for v in shares)])
+    print_table(HEADER, rows)
     click.echo(LEGEND)
     for name in dict.fromkeys(one.adversary for one in report.findings):
         attacks = ", ".join(one.name for one in report.findings if one.adversary == name)
         click.echo(f"{name}: {attacks}")
     click.echo(f"\nVerdict: {report.verdict}")
-
-
-def _cells(one: Finding) -> list[str]:
-    read = (one.residual_read_max, one.residual_read_median, one.volatile_max, one.slow_max)
-    shares = (one.readings_exposed, one.guessing_exposes)
-    return [
-        one.name,
-        *("-" if value is None else f"{value:.2f}" for value in (*read, one.copies_max)),
-        *("-" if value is None else f"{value:.1%}" for value in shares),
-    ]

@@ -129,17 +129,9 @@ def _print_plan(
     refused = sum(refusals.values())
     filled, method = found.missing - refused, find(settings["method"]).name
     if as_json:
-        plan = {
-            "method": method,
-            "sites": sites,
-            "would_recover": filled,
-            "would_refuse": refused,
-            "refusals": refusals,
-            "settings": dict(settings),
-            "plan_notes": notes,
-            "dry_run": True,
-        }
-        output.print_json(found.as_dict() | plan | output.named(outputs))
+        plan = {"method": method, "sites": sites, "would_recover": filled, "would_refuse": refused}
+        plan |= {"refusals": refusals, "settings": dict(settings), "plan_notes": notes}
+        output.print_json(found.as_dict() | plan | {"dry_run": True} | output.named(outputs))
         return
     for sentence in (*found.sentences(), *sensors.notes, *notes):
         click.echo(sentence)
