@@ -10,7 +10,7 @@ from flfl.model.state_space import Dynamics, first_dynamics, learn, smooth, stat
 from gaussian import condition, draw_dynamics, path_covariance, rows_of
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), N=st.integers(1, 40), k=st.integers(1, 6), seen=st.floats(0, 1))
 def test_smoothing_is_conditioning(seed, N, k, seen):
     rng = np.random.default_rng(seed)

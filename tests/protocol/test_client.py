@@ -82,7 +82,7 @@ def made_up(draw):
     return kind, body
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(questions=st.lists(made_up(), max_size=3), at=st.integers(0, 14), night=st.booleans())
 def test_whatever_it_is_asked_it_answers_or_refuses(honest, questions, at, night):
     which = "night" if night else "run"
@@ -110,7 +110,7 @@ def spoilt(array, rng):
     return array
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(seed=st.integers(0, 2**32), night=st.booleans())
 def test_so_it_does_when_one_part_of_an_honest_question_is_changed(honest, seed, night):
     which, rng = "night" if night else "run", np.random.default_rng(seed)

@@ -73,7 +73,7 @@ def test_a_network_comes_back_from_its_arrays():
     np.testing.assert_array_equal(back.phi, network.phi)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_damaged_arrays_are_refused_or_make_a_sound_network(seed):
     rng, network = np.random.default_rng(seed), NETWORK

@@ -17,14 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl.constants import LARGEST_RADIUS, LEAST_SITE_NOISE
+from flfl.model import Array, Index, Mask
 from flfl.model.state_space import stationary, symmetric
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 _ROOM = 10_000_000
 """Numbers that a table of matrices may hold at a time, so that many sensors fit in memory."""
@@ -214,11 +210,6 @@ def initial_dynamics(Y: Array, J: Mask, *, memory: float = 0.9, noise: float = 0
     """Start of EM from the covariance C of the linearly interpolated rows.
 
     ``A = memory I``, ``S = (1 - memory^2) C``, ``r = noise diag C``.
-
-    Examples
-    --------
-    >>> initial_dynamics(np.array([[1.0, 0.0, -1.0]]), np.array([[True, False, True]])).A
-    array([[0.9]])
     """
     M, N = Y.shape
     slots = np.arange(N)

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.constants import LEAST_RESIDUAL, RELEASE_RIDGE, SAVED_NUMBERS
+from flfl.model import Array, Index
 from flfl.model.state_space import Posterior
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 def numbers_a_slot(counts: Index, share: float, most: int) -> Index:

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl.constants import LARGEST_RADIUS, LEAST_FACTOR_STEP
-
-Array = NDArray[np.float64]
+from flfl.model import Array
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,6 @@ def symmetric(X: NDArray[np.floating]) -> Array:
 def stationary(A: Array, S: Array, doublings: int = 12) -> Array:
     """Stationary covariance ``V = A V A' + S`` by doubling (4,096 steps of the recursion).
 
-    Examples
-    --------
     >>> stationary(np.array([[0.5]]), np.array([[0.75]])).round(6)
     array([[1.]])
     """

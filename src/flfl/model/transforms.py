@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl.constants import HARMONICS, SEASON_RIDGE
+from flfl.model import Array
 
-Array = NDArray[np.float64]
 Change = Callable[[Array], Array]
 Transform = Literal["none", "sqrt", "log1p"]
 TRANSFORMS: tuple[Transform, ...] = ("none", "sqrt", "log1p")

@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from flfl.constants import ERROR_CLIP, FEWEST_READINGS, RUNGS
 from flfl.ensemble.stacking import resolutions
 from flfl.errors import InputError
+from flfl.model import Array, Mask
 from flfl.model.transforms import FORWARD, SLOPE, fit_offsets
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 def ladder_up(x: Array) -> Array:
@@ -161,9 +158,6 @@ class AddedError:
             for least, exact in zip(louder, trusted, strict=True)
         )
         return np.where(np.isnan(other), own, np.maximum(own, other))
-
-
-# --- what it guarantees ---------------------------------------------------------------------------
 
 
 def gaussian_dp(d: float, sigma: float, readings: int = 1) -> float:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl.constants import PILOT_COPIES
 from flfl.errors import FLFLError, InputError
-from flfl.model import loadings
+from flfl.model import Array, Index, Mask, loadings
 from flfl.model.transforms import fit_offsets, season_rows
 from flfl.protocol import network as public
 from flfl.protocol import schema
@@ -26,9 +25,6 @@ from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Plan
 from flfl.secagg import SecureClient
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Body = Mapping[str, np.ndarray]
 Answer = dict[str, "np.ndarray | float"]
 
@@ -57,9 +53,6 @@ class Refusal(FLFLError):  # noqa: N818 - it is an answer, not a fault
     def __init__(self, code: str) -> None:
         assert code in REFUSALS
         super().__init__(code)
-
-
-# --- states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -143,9 +136,6 @@ def _at(state: State, kind: type[S]) -> S:
     return state
 
 
-# --- handlers ------------------------------------------------------------------------------------
-
-
 def vote(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """One vote a site."""
     return _at(state, Joined), {"vote": out.vote, "negative": int(out.negative)}
@@ -198,9 +188,8 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
         shift=now - earlier,
         known=known,
     )
-    return Published(state.run, state.seen, network, units, now, facts), {
-        **schema.facts_to_wire(facts)
-    }
+    answer: Answer = {**schema.facts_to_wire(facts)}
+    return Published(state.run, state.seen, network, units, now, facts), answer
 
 
 def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
@@ -389,9 +378,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
 
 class Client:
     """Answers questions with the handlers; asks the owner for copies when a question needs them.
-
-    ``state`` is where it stands in the run, ``outgoing`` what the owner has let out so far.
-    """
+    ``state`` is where it stands in the run, ``outgoing`` what the owner has let out so far."""
 
     def __init__(
         self,
@@ -407,11 +394,9 @@ class Client:
         self.sizes: Mapping[str, int] = {}
 
     def answer(self, kind: str, body: Body) -> Answer:
-        """Answer one question. After a refusal it stands where it stood.
-
-        The owner lets out its vote, or the copies of one more stretch. Whatever goes wrong with the
-        readings, others get one code; the reason stays at home.
-        """
+        """Answer one question; after a refusal it stands where it stood. The owner lets out its
+        vote, or the copies of one more stretch. Whatever goes wrong with the readings, others get
+        one code; the reason stays at home."""
         run = self.state.run
         if kind == "vote" and isinstance(self.state, Joined):
             self.outgoing = self.owner.vote(run.plan.units())

@@ -10,20 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl import constants
 from flfl.errors import InputError
+from flfl.model import Array, Index, Mask, Words
 from flfl.model.transforms import FORWARD
 from flfl.protocol.added_error import ladder_up
 from flfl.protocol.copy_store import Block, CopyError, CopyStore
 from flfl.protocol.noise import NoiseKey
 from flfl.protocol.plan import Pin
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Words = NDArray[np.uint64]
 Redraw = Callable[[int, Index, Array], Array]
 
 LARGEST = 1e30
@@ -193,15 +189,13 @@ class Copier:
 
     Examples
     --------
-    >>> table = Readings(("a",), np.arange(3) * 3600, np.ones((1, 3)), np.ones((1, 3), bool),
-    ...                  Pin("none", 3600))
+    >>> one, half = np.ones((1, 3)), np.array([0.5])
+    >>> about, pin = (("a",), np.arange(3) * 3600), Pin("none", 3600)
     >>> copier = Copier(bytes(32), CopyStore())
-    >>> first = copier.copy(table, np.array([0.5]), np.array([0.5]), slice(0, 2))
-    >>> first.known
+    >>> first = copier.copy(Readings(*about, one, one > 0, pin), half, half, slice(0, 2))
+    >>> again = copier.copy(Readings(*about, 2 * one, one > 0, pin), 2 * half, 2 * half)
+    >>> again.values == first.values
     array([[ True,  True, False]])
-    >>> again = copier.copy(replace(table, raw=2 * table.raw), np.array([1.0]), np.array([1.0]))
-    >>> bool((again.values[:, :2] == first.values[:, :2]).all())
-    True
     """
 
     def __init__(self, secret: bytes, store: CopyStore) -> None:
@@ -283,10 +277,8 @@ class Copier:
         return values
 
     def _check_ids(self, readings: Readings, sigma: Array) -> Mask:
-        """No sensor twice, and none that was copied in another way.
-
-        Returns which rows are their sensor's first (m,): a second one has no copies.
-        """
+        """No sensor twice, and none that was copied in another way. Returns which rows are their
+        sensor's first (m,): a second one has no copies."""
         names: dict[str, str] = {}
         first = []
         for sensor, added in zip(readings.ids, sigma, strict=True):

@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flfl.errors import FLFLError
+from flfl.model import Array, Index, Words
 from flfl.protocol.plan import Pin
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Words = NDArray[np.uint64]
 Code = Literal[
     "store missing", "store exists", "store damaged", "store older", "already copied",
     "not a block", "too early", "pinned", "alias", "renamed", "one sensor twice",
@@ -131,11 +129,9 @@ class CopyStore:
     def create(
         cls, path: str | Path, marker: str | Path, start_after: int | None = None
     ) -> CopyStore:
-        """A new store, and its marker, a small file to keep beside the site's secret.
-
-        A marker that is there says that copies were made: another store may begin only after
-        ``start_after``, the last instant that was ever released.
-        """
+        """A new store, and its marker, a small file to keep beside the site's secret. A marker that
+        is there says that copies were made: another store may begin only after ``start_after``, the
+        last instant that was ever released."""
         path, marker = Path(path), Path(marker)
         if marker.exists() and start_after is None:
             raise _lost("store missing", path)
@@ -229,11 +225,8 @@ class CopyStore:
         return str(rows[0][0]) if rows else sensor
 
     def alias(self, new: str, old: str) -> None:
-        """From now on ``new`` reads and writes as ``old``.
-
-        A sensor may be named an alias of itself: an instrument of its own, however much it reads
-        like another one.
-        """
+        """From now on ``new`` reads and writes as ``old``. A sensor may be an alias of itself: an
+        instrument of its own, however much it reads like another one."""
         old = self.permanent(old)
         with self.transaction():
             other = self._run("select old from alias where new = ?", new)

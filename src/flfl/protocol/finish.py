@@ -11,22 +11,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl.constants import BAD_SLOT, CLEAN_SHARE, PUBLISHED_DIGITS, WORST_FIT
 from flfl.ensemble import estimate, personal
 from flfl.ensemble.estimate import Home, Recovered, Units
 from flfl.ensemble.holdout import draw_holdout
-from flfl.model import loadings
+from flfl.model import Array, Index, loadings
 from flfl.model.state_space import Dynamics, Posterior
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client, Finished
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.network import Inference, Network, fit_quality, posterior
 from flfl.protocol.owner import Table, digests
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flfl import constants
-from flfl.model import loadings
+from flfl.model import Array, Index, Mask, loadings
 from flfl.model.basis import keyed_signs, smooth_basis
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
 from flfl.model.transforms import season_rows
 from flfl.protocol.plan import Plan
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 
 OFFSETS = 1 + 2 * constants.HARMONICS
@@ -33,61 +30,40 @@ OFFSETS = 1 + 2 * constants.HARMONICS
 
 @dataclass(frozen=True)
 class Facts:
-    """What a site publishes of its sensors before a stretch of slots is released: digests of the
-    permanent ids (m, 4), places (m, 2) on the published map (zeros without one), error in time
-    (m,), 0 for a sensor that stays at home, added error in this stretch (m,), variance of the
-    centred copies (m,), change of centre and season since the last stretch (m, OFFSETS), and where
-    there are copies (m, L)."""
+    """What a site publishes of its m sensors before a stretch of L slots is released."""
 
-    sensors: Index
-    places: Array
-    error: Array
-    sigma: Array
-    variance: Array
-    shift: Array
-    known: Mask
+    sensors: Index  # (m, 4) digests of the permanent ids
+    places: Array  # (m, 2) on the published map, zeros without one
+    error: Array  # (m,) error in time, 0 for a sensor that stays at home
+    sigma: Array  # (m,) added error in this stretch
+    variance: Array  # (m,) of the centred copies
+    shift: Array  # (m, OFFSETS) change of centre and season since the last stretch
+    known: Mask  # (m, L) where there are copies
 
 
 @dataclass(frozen=True)
 class Network:
-    """All that is public: M sensors of all sites, N slots in stretches that were released at once.
-
-    Attributes
-    ----------
-    names : the sites that take part now
-    site : (M,) position of each sensor's site in ``names``, -1 for one that left
-    order : (M,) its place among the sensors that its site names
-    sensors, places, error : (M, ...) of :class:`Facts`, in the order in which sensors joined
-    scale : one number for all sensors, fixed at founding
-    transform, season : agreed; positions : (N or more,) elapsed steps of the slots
-    units_stop : (M,) centre and season are those of a sensor's copies before this slot
-    stops : (S,) the slot after each stretch
-    sigma : (M, S) added error of each sensor in each stretch
-    known : (M, N) where copies are in the release
-    numbers : (N,) how many numbers were released at each slot
-    z : (N, K) the release, zero beyond each slot's numbers and until it is made
-    P, r : (M, k) loadings and (M,) residual variances
-    """
+    """All that is public: M sensors of all sites, N slots in stretches, each released at once."""
 
     plan: Plan
-    names: tuple[str, ...]
-    site: Index
-    order: Index
-    sensors: Index
-    places: Array
-    error: Array
-    scale: float
+    names: tuple[str, ...]  # the sites that take part now
+    site: Index  # (M,) position of each sensor's site in ``names``, -1 for one that left
+    order: Index  # (M,) its place among the sensors that its site names
+    sensors: Index  # (M, 4) digests, in the order in which sensors joined
+    places: Array  # (M, 2)
+    error: Array  # (M,) error in time, 0 for a sensor that stays at home
+    scale: float  # one number for all sensors, fixed at founding
     transform: str
     season: int
-    positions: Array
-    units_stop: Index
-    stops: Index
-    sigma: Array
-    known: Mask
-    numbers: Index
-    z: Array
-    P: Array
-    r: Array
+    positions: Array  # (N or more,) elapsed steps of the slots
+    units_stop: Index  # (M,) centre and season are those of a sensor's copies before this slot
+    stops: Index  # (S,) the slot after each stretch
+    sigma: Array  # (M, S) added error of each sensor in each stretch
+    known: Mask  # (M, N) where copies are in the release
+    numbers: Index  # (N,) how many numbers were released at each slot
+    z: Array  # (N, K) the release, zero beyond each slot's numbers and until it is made
+    P: Array  # (M, k) loadings
+    r: Array  # (M,) residual variances
     dynamics: Dynamics
 
     @property
@@ -161,8 +137,7 @@ def found(
 ) -> Network:
     """A new network, before its first release, from what each site publishes.
 
-    ``units`` are the transform and the season. Where the sensors' places coincide there is no map,
-    now nor when others join.
+    ``units`` are the transform and the season. Where places coincide there is no map, for ever.
     """
     variance = np.concatenate([fact.variance for fact in facts.values()])
     places = np.concatenate([fact.places for fact in facts.values()])

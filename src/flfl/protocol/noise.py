@@ -7,14 +7,11 @@ import struct
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from flfl.errors import InputError
+from flfl.model import Array, Index, Words
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Words = NDArray[np.uint64]
 Context = tuple[str | float, ...]
 
 
@@ -54,7 +51,7 @@ class NoiseKey:
         the copy: its transform and its added error.
 
         Guarantees: the same arguments give the same numbers, whatever else is asked for with them;
-        without the secret the numbers cannot be told from independent ones.
+        without the secret the numbers cannot be distinguished from independent ones.
         """
         words = self._words(("noise", sensor, *context), instants, readings)
         # 52 bits and a half: 53 would round the topmost word up to u = 1, an infinite number.
@@ -70,10 +67,9 @@ class NoiseKey:
     def _words(self, purpose: Context, instants: Index, readings: Array) -> Words:
         """The first 64 bits of each encrypted (instant, reading), (n,).
 
-        One block of AES in ECB mode a reading. Modes that chain blocks exist to hide that two
-        blocks of a text are equal. Here nothing is hidden in the output, and equal blocks must give
-        equal numbers in whatever order they come. On distinct blocks a keyed permutation cannot be
-        told from a random function before some 2^64 of them.
+        One block of AES in ECB mode a reading: equal blocks must give equal numbers in whatever
+        order they come. On distinct blocks a keyed permutation cannot be distinguished from a
+        random function before some 2^64 of them.
         """
         text = b""
         for part in purpose:  # each with its length before it, so that no two purposes are alike

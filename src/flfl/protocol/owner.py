@@ -11,19 +11,15 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl.constants import MOST_SPREADS, PILOT_LOWEST, SEASON_GAIN
 from flfl.ensemble.interpolators import interpolate_linear, neighbours
+from flfl.model import Array, Index, Mask
 from flfl.model.transforms import BACKWARD, FORWARD, SLOPE, fit_offsets, season_rows
 from flfl.protocol.added_error import AddedError, Scale, ladder_up, medians
 from flfl.protocol.copier import LARGEST, Copier, Readings, is_reading
 from flfl.protocol.copy_store import CopyError, CopyStore
 from flfl.protocol.plan import Pin
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 LEAST_ERROR = 1e-30
 """Errors below that are rounding."""
@@ -31,38 +27,29 @@ LEAST_ERROR = 1e-30
 
 @dataclass(frozen=True)
 class Table:
-    """What a site knows of its own sensors: readings ``raw`` (m, N) in their units, anything where
-    they are not known, under the sensors' permanent ids; places (m, 2) on the published map;
-    elapsed steps ``positions`` and UTC seconds ``instants`` of the slots (N,); the seconds of a
-    step."""
+    """What a site knows of its own m sensors at N slots."""
 
-    name: str
-    ids: Sequence[str]
-    raw: Array
-    known: Mask
-    places: Array | None
-    positions: Array
-    instants: Index
-    step: int = 3600
+    name: str  # of the site
+    ids: Sequence[str]  # permanent names of the sensors
+    raw: Array  # (m, N) readings in their units, anything where unknown
+    known: Mask  # (m, N)
+    places: Array | None  # (m, 2) on the published map
+    positions: Array  # (N,) elapsed steps of the slots
+    instants: Index  # (N,) UTC seconds of the slots
+    step: int = 3600  # seconds
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """All that an owner lets out. Messages are functions of it and of public numbers.
+    """All that an owner lets out. Messages are functions of it and of public numbers."""
 
-    Digests of the permanent ids (m, 4) and places (m, 2); the transform and season that it prefers,
-    and whether it has negative readings; error in time on the ladder (m,), 0 for sensors that stay
-    at home; noisy copies on the transformed scale (m, N), NaN where there is none, and their added
-    errors, 0 there.
-    """
-
-    sensors: Index
-    places: Array
-    vote: int = 0
-    negative: bool = False
-    error: Array = field(default_factory=lambda: np.empty(0))
-    copies: Array = field(default_factory=lambda: np.empty((0, 0)))
-    sigma: Array = field(default_factory=lambda: np.empty((0, 0)))
+    sensors: Index  # (m, 4) digests of the permanent ids
+    places: Array  # (m, 2)
+    vote: int = 0  # the transform and season it prefers, by their number
+    negative: bool = False  # whether it has negative readings
+    error: Array = field(default_factory=lambda: np.empty(0))  # (m,) 0 for sensors at home
+    copies: Array = field(default_factory=lambda: np.empty((0, 0)))  # (m, N) transformed, NaN: none
+    sigma: Array = field(default_factory=lambda: np.empty((0, 0)))  # (m, N) their added errors
 
 
 class Owner:

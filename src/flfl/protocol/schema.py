@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 
 from flfl.constants import LARGEST_RADIUS, MOST_NUMBERS
 from flfl.errors import InputError
+from flfl.model import Array, Index, Mask
 from flfl.model.state_space import Dynamics
 from flfl.model.transforms import TRANSFORMS
 from flfl.protocol.messages import Exchange, Field, Protocol
 from flfl.protocol.network import OFFSETS, Facts, Network
 from flfl.protocol.plan import Plan
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 DIGEST, SIGNATURE = 4, 8
 """Lengths of a digest and a signature, in 8-byte numbers."""
@@ -131,13 +128,7 @@ def facts_to_wire(facts: Facts) -> dict[str, NDArray]:
 
 
 def facts_from_wire(body: Mapping[str, NDArray], n_slots: int) -> Facts:
-    """The facts back.
-
-    Raises
-    ------
-    InputError
-        When they do not fit together, or no site can have them.
-    """
+    """The facts back; an `InputError` when they do not fit together, or no site can have them."""
     m, words = len(body["error"]), -(-n_slots // 64)
     fits = {len(body[name]) for name in _FACTS} == {m} and body["known"].shape[1] == words
     if not fits or len(np.unique(body["sensors"], axis=0)) != m:
@@ -173,13 +164,8 @@ def network_to_arrays(network: Network) -> dict[str, NDArray]:
 
 
 def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
-    """The state back; its slots are numbered from 0.
-
-    Raises
-    ------
-    InputError
-        When the arrays do not fit together, or no run can have led to them.
-    """
+    """The state back, its slots numbered from 0; an `InputError` when the arrays do not fit
+    together, or no run can have led to them."""
     try:
         sizes: dict[str | int, int] = {DIGEST: DIGEST, 2: 2}
         for name, field in _NETWORK.items():

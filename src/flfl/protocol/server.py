@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flfl.constants import LATER_ROUNDS, PILOT_LEAST, PILOT_ROUNDS, PILOT_SLOTS
 from flfl.errors import FLFLError, InputError
+from flfl.model import Array
 from flfl.protocol import network as public
 from flfl.protocol import schema
 from flfl.protocol.network import Facts, Inference, Network
@@ -26,7 +27,6 @@ from flfl.protocol.plan import Plan
 from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.traffic import Traffic
 
-Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 Verify = Callable[[str, bytes, bytes], None]
 Loadings = dict[str, NDArray]
