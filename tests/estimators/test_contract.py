@@ -166,7 +166,7 @@ def test_bad_sites(sites, words):
     ("name", "options", "words"),
     [
         ("linear", {"rank": 3}, "method linear has no option rank. Leave it out"),
-        ("lfa", {"rnk": 3}, "method lfa has no option rnk. Its options are "),
+        ("flfl-paper", {"rnk": 3}, "flfl-paper has no option rnk. Its options are "),
         ("flfl", {"seed": -1}, "seed: -1 is no seed"),
         ("mean", {"seed": 1.5}, "seed: 1.5 is no seed"),
     ],
@@ -177,5 +177,5 @@ def test_options_that_a_method_does_not_have(name, options, words):
 
 
 def test_random_state_comes_before_the_seed():
-    assert create("lfa", seed=1, random_state=3).random_state == 3
-    assert create("lfa", seed=1).random_state == 1
+    assert create("flfl-paper", seed=1, random_state=3).random_state == 3
+    assert create("flfl-paper", seed=1).random_state == 1

@@ -122,7 +122,7 @@ def test_the_added_error_is_in_the_units_of_the_readings(network):
     assert two.summary()["added_error"]["median"] == two.added_error.median()
     first = two.summary()["guarantee"][0]
     assert (first["readings"], round(first["told_apart"], 2)) == (1, 0.69)
-    for method in ("linear", "lfa", "alone", "pooled"):
+    for method in ("linear", "alone", "pooled"):
         without = recover(values, sensors, method=method, self_test=False)
         assert without.added_error.isna().all()
         assert without.summary()["guarantee"] == []
@@ -182,7 +182,7 @@ class TestPublished:
 def test_random_state_is_not_overridden(network):
     table, sensors = network
     (third, same, other) = (
-        recover(table, sensors, self_test=False, method="lfa", **seed).values
+        recover(table, sensors, self_test=False, method="flfl-paper", **seed).values
         for seed in ({"options": {"random_state": 3}}, {"seed": 3}, {"seed": 0})
     )
     pd.testing.assert_frame_equal(third, same)
