@@ -18,7 +18,7 @@ from flfl.model import Array, Index, Mask
 from flfl.model.transforms import BACKWARD, FORWARD, SLOPE, fit_offsets, season_rows
 from flfl.protocol.added_error import AddedError, Scale, ladder_up, medians
 from flfl.protocol.copier import LARGEST, Copier, Readings, is_reading
-from flfl.protocol.copy_store import CopyError, CopyStore
+from flfl.protocol.copy_store import CopyError
 from flfl.protocol.plan import Pin
 
 LEAST_ERROR = 1e-30
@@ -57,14 +57,9 @@ class Owner:
 
     def __init__(self, table: Table, copier: Copier, added_error: AddedError) -> None:
         self.table = table
-        self._copier, self._added = copier, added_error
+        self._copier, self._added, self.store = copier, added_error, copier.store
         places = np.zeros((len(table.ids), 2)) if table.places is None else table.places
         self.public = Outgoing(digests(table.ids), places)
-
-    @property
-    def store(self) -> CopyStore:
-        """Where its copies are kept."""
-        return self._copier.store
 
     def in_units(self, out: Outgoing, transform: str) -> Array:
         """Median added error of each sensor's copies, in the readings' units at its median reading;
