@@ -28,17 +28,14 @@ def noisy_copy(i, y, J, normal):
 
 
 def basis(places, size):
-    """Smooth functions at the sensors (M, size), orthonormal on a grid over the map."""
-    low, high, side = places.min(axis=0), places.max(axis=0), int(np.ceil(np.sqrt(size - 1))) + 1
-    fine, step = np.linspace(0, 1, 3 * side), 1 / (side - 1)
-    grid = low + (high - low) * np.stack(np.meshgrid(fine, fine), -1).reshape(-1, 2)
-    x = (np.vstack([grid, places]) - low) / (high - low)
-    a, b = np.exp(-0.5 * ((x.T[:, :, None] - step * np.arange(side)) / (0.8 * step)) ** 2)
-    bumps = np.column_stack([np.ones(len(x)), (a[:, :, None] * b[:, None]).reshape(len(x), -1)])
-    norm = np.linalg.norm(bumps[: len(grid)], axis=0)
-    _, d, Vt = np.linalg.svd(bumps[: len(grid)] / norm, full_matrices=False)
-    mixture = (Vt[:size] / d[:size, None]).T / norm[:, None] * np.sqrt(len(grid))
-    return bumps[len(grid) :] @ (mixture * np.sign(mixture[np.abs(mixture).argmax(0), range(size)]))
+    """Cosines over the map at the sensors (M, size), from smooth to detailed."""
+    extent = np.ptp(places, axis=0)
+    x, y = ((places - places.min(axis=0)) / extent).T
+    a, b = np.indices((size, size)).reshape(2, -1)
+    detail = (np.stack([a, b]) / (extent / extent.max())[:, None]) ** 2
+    a, b = (order[np.lexsort((a, detail.sum(axis=0)))[:size]] for order in (a, b))
+    level = np.sqrt((1.0 + (a > 0)) * (1.0 + (b > 0)))
+    return level * np.cos(np.pi * np.outer(x, a)) * np.cos(np.pi * np.outer(y, b))
 
 
 def released(J, site, share, most):

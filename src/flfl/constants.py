@@ -69,8 +69,6 @@ PUBLISHED_DIGITS = 6
 
 # --- shared model (model) -------------------------------------------------------------------------
 
-BUMP_WIDTH = 0.8
-"""Width of a bump of the basis, in distances between bumps."""
 HARMONICS = 6
 """Harmonics of a season: those of twelve months are a mean for every month."""
 SEASON_RIDGE = 2.0

@@ -1,8 +1,7 @@
 """The map: places on it, regions of it, and the functions by which copies of a slot are added up.
 
-The functions are fixed when a network is founded: a constant and Gaussian bumps on a full grid over
-the published box, made orthonormal on that grid, from smooth to detailed. They do not change when
-sensors join.
+The functions are fixed when a network is founded: cosines over the published box, from smooth to
+detailed. They do not change when sensors join.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flfl.constants import BUMP_WIDTH
 from flfl.model import Array, Index
 
 if TYPE_CHECKING:
@@ -22,43 +20,30 @@ if TYPE_CHECKING:
 Box = tuple[tuple[float, float], tuple[float, float]]
 
 EARTH_RADIUS_METRES = 6_371_008.8
-_FAINT = 1e-6
-"""Functions fainter than that, relative to the strongest, are rounding."""
 
 
 def smooth_basis(places: Array, box: Box, size: int) -> Array:
-    """The first ``size`` functions over a box at some places (M, 2): (M, size).
+    """The first ``size`` products of cosines over a box at some places (M, 2): (M, size).
 
-    With the bumps on a fine grid of the box as columns of ``B = U d V'``, they are ``B V / d``: of
-    mean square one and orthogonal on the grid. There are fewer where the rest is rounding.
+    ``f_ab = c_ab cos(pi a x) cos(pi b y)``, x and y from 0 to 1 across the box, ordered by
+    ``(a / width)^2 + (b / height)^2``: a constant first, then from smooth to detailed, as fine from
+    east to west as from north to south. They are of mean square one and orthogonal over the box.
+    Every site computes them for itself, so they are given by a formula: an orthogonalisation leaves
+    the choice between equally smooth functions to the rounding of each machine.
 
     Examples
     --------
-    >>> smooth_basis(np.array([[0.5, 0.5]]), ((0.0, 0.0), (1.0, 1.0)), 4)[:, 0].round(2)
-    array([1.16])
+    >>> smooth_basis(np.array([[0.0, 0.5]]), ((0.0, 0.0), (1.0, 1.0)), 4).round(2)
+    array([[1.  , 0.  , 1.41, 0.  ]])
     """
     low, high = np.array(box, dtype=float)
-    side = int(np.ceil(np.sqrt(max(size - 1, 1)))) + 1
-    fine = np.linspace(0.0, 1.0, 3 * side)
-    grid = low + (high - low) * np.stack(np.meshgrid(fine, fine), -1).reshape(-1, 2)
-    B = _bumps(grid, low, high, side)
-    _, d, Vt = np.linalg.svd(B / np.linalg.norm(B, axis=0), full_matrices=False)
-    kept = int(min((d > _FAINT * d[0]).sum(), size))
-    mixture = (Vt[:kept] / d[:kept, None]).T / np.linalg.norm(B, axis=0)[:, None]
-    mixture *= np.sqrt(len(grid))
-    # The sign of a singular vector is anybody's choice: the largest entry is positive.
-    strongest = np.abs(mixture).argmax(axis=0)
-    mixture *= np.sign(mixture[strongest, np.arange(kept)])
-    return _bumps(places, low, high, side) @ mixture
-
-
-def _bumps(places: Array, low: Array, high: Array, side: int) -> Array:
-    """A constant and ``side`` x ``side`` Gaussian bumps over the box (M, 1 + side^2)."""
-    x = np.clip((places - low) / np.maximum(high - low, 1e-9), -0.25, 1.25)
-    step = 1.0 / max(side - 1, 1)
-    along = np.exp(-0.5 * ((x[:, :, None] - step * np.arange(side)) / (BUMP_WIDTH * step)) ** 2)
-    bumps = np.einsum("ma,mb->mab", along[:, 0], along[:, 1]).reshape(len(places), -1)
-    return np.column_stack([np.ones(len(places)), bumps])
+    extent = np.maximum(high - low, 1e-9)
+    x, y = np.clip((places - low) / extent, -0.25, 1.25).T
+    a, b = np.indices((size, size)).reshape(2, -1)
+    detail = np.square(np.stack([a, b]) / (extent / extent.max())[:, None]).sum(axis=0)
+    a, b = (order[np.lexsort((a, detail))[:size]] for order in (a, b))
+    level = np.sqrt((1.0 + (a > 0)) * (1.0 + (b > 0)))
+    return level * np.cos(np.pi * np.outer(x, a)) * np.cos(np.pi * np.outer(y, b))
 
 
 def keyed_signs(names: Sequence[bytes], size: int) -> Array:

@@ -110,12 +110,9 @@ class Network:
 
     def basis(self, size: int) -> Array:
         """The fixed functions at the sensors: smooth on the map, else keyed signs (M, size)."""
-        names = [row.tobytes() for row in self.sensors]
         if self.plan.box is None:
-            return keyed_signs(names, size)
-        made = smooth_basis(self.places, self.plan.box, size)
-        rest = keyed_signs(names, size + 1)[:, 1 + made.shape[1] :]
-        return np.concatenate([made, rest], axis=1)
+            return keyed_signs([row.tobytes() for row in self.sensors], size)
+        return smooth_basis(self.places, self.plan.box, size)
 
     def rows(self, name: str) -> Index:
         """The sensors of a site, in the order in which it names them."""

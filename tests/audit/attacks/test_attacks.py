@@ -74,8 +74,8 @@ def test_the_copies_tell_more_than_the_sums(name):
 def test_without_noise_the_coordinator_reads_more(name):
     private, trusted = (scores(COORDINATOR[name], case(beta)) for beta in (1.0, 0.0))
     assert np.median(trusted) > 1.4 * np.median(private)
-    # One number for two readings: even then it does not read everything.
-    assert trusted.max() < 0.9
+    # One number for two readings: even then it does not read most of a typical sensor.
+    assert np.median(trusted) < 0.5
 
 
 def test_memory_helps_where_residuals_have_one():
