@@ -22,7 +22,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def network():
-    return synthesize(16, 500, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
+    return synthesize(8, 200, rank=2, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("secure", [False, True])

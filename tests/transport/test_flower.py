@@ -85,7 +85,9 @@ def test_three_sites_equal_one_process_and_forget_the_runs_secrets(lay_out, want
         assert left == {"agreement", "written"}
 
 
-@pytest.mark.parametrize("fault", ["lost", "unanswered", "error"])
+@pytest.mark.parametrize(
+    "fault", ["lost", *(pytest.param(f, marks=pytest.mark.slow) for f in ("unanswered", "error"))]
+)
 def test_what_is_lost_is_sent_again(lay_out, wanted, fault):
     network = lay_out(answer_within=0.2)
     grid = FakeGrid(nodes(network))
@@ -183,6 +185,7 @@ def test_after_a_superlinks_death_the_run_goes_on(lay_out, wanted):
     assert len(list((network.folder / "coordinator-state" / "runs").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_dies_at_the_very_end_is_told_again_that_all_is_written(
     lay_out, wanted, monkeypatch
 ):
@@ -200,6 +203,7 @@ def test_a_coordinator_that_dies_at_the_very_end_is_told_again_that_all_is_writt
     check(network.folder, wanted)
 
 
+@pytest.mark.slow
 def test_secrets_of_a_run_whose_end_was_not_told_go_with_the_next(lay_out, monkeypatch):
     network = lay_out(deadlines="finish_within = 1.5")
     config = network.folder / "coordinator.toml"
