@@ -15,7 +15,6 @@ from flfl.io.read import read_readings
 from flfl.io.sensors import Sensors
 from flfl.io.write import write_result
 
-xr = pytest.importorskip("xarray")
 GALLERY = Path(__file__).parent / "gallery"
 
 
@@ -56,6 +55,8 @@ def test_parquet_keeps_types_zone_and_metadata() -> None:
 
 
 def stations(dtype: str = "f4"):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
     times = pd.date_range("2024-01-01", periods=5, freq="h")
     values = np.array([[1.5, np.nan, 2.25, 3, 4], [5, 6, 7, 8, np.nan]], dtype=dtype)
     return xr.Dataset(
@@ -84,6 +85,7 @@ def test_netcdf_keeps_what_surrounds_the_readings(tmp_path: Path, engine: str) -
     assert table.coordinates is not None
     assert table.coordinates.tolist() == [[50, 8], [51, 9]]
     write_result(tmp_path / "o.nc", None, table, table.values)
+    xr = pytest.importorskip("xarray")
     with (
         xr.open_dataset(path, engine=engine, decode_cf=False) as before,
         xr.open_dataset(tmp_path / "o.nc", engine="h5netcdf", decode_cf=False) as after,
@@ -118,6 +120,8 @@ def test_netcdf_on_a_rotated_grid_with_a_level(tmp_path: Path) -> None:
         "lon": (("y", "x"), [[8.0, 9.0], [8.1, 9.1]], {"units": "degrees_east"}),
     }
     readings = (("time", "height", "y", "x"), np.arange(12.0).reshape(3, 1, 2, 2))
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
     grid = xr.Dataset({"no2": readings}, coords={"time": times, "height": [2.0], **places})
     grid.to_netcdf(tmp_path / "g.nc", engine="h5netcdf")
     table = read_readings(tmp_path / "g.nc")

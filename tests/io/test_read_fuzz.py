@@ -14,7 +14,7 @@ from flfl.io.read import read_readings
 from flfl.io.table import Table
 from flfl.io.write import write_result
 
-fuzz = settings(derandomize=True, deadline=None, max_examples=150)
+fuzz = settings(derandomize=True, deadline=None, max_examples=60)
 
 cells = st.sampled_from(
     ["", "1", "2.50", "-3", "1e3", "+4", " 5 ", "NaN", "NA", "-999", "inf", "x", '"', '"6"', "7,5",
@@ -107,7 +107,7 @@ def test_any_text(text: str) -> None:
     try_to_read(b"time,a\n" + text.encode())
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.data())
 def test_good_tables_come_back_exactly(data) -> None:
     sensors, slots = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 8))

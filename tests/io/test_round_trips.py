@@ -38,7 +38,7 @@ NUMBER = st.one_of(
 CELL = st.one_of(NUMBER, st.sampled_from(["", "NA", "-999", "nan"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.tuples(CELL, CELL), min_size=4, max_size=12), head=NUMBER)
 def test_observed_cells_keep_their_text(rows, head, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trip")
@@ -47,7 +47,8 @@ def test_observed_cells_keep_their_text(rows, head, tmp_path_factory):
     given_ += [[f"2024-01-01 {i:02d}:00", *row] for i, row in enumerate(rows)]
     with (folder / "in.csv").open("w", newline="") as file:
         csv.writer(file).writerows(given_)
-    table, _ = through(folder / "in.csv", folder / "out.csv")
+    table = read_readings(folder / "in.csv")
+    write_result(folder / "out.csv", None, table, table.values.fillna(1.5))
     with (folder / "out.csv").open(newline="") as file:
         found = list(csv.reader(file))
     assert [row[0] for row in found] == [row[0] for row in given_]

@@ -12,7 +12,6 @@ from flfl.cli import options, output
 from flfl.cli.options import PATH, option
 from flfl.estimators.owners import partition
 from flfl.estimators.saved_model import load_model
-from flfl.io.inspection import inspect_table
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.methods import find
@@ -122,6 +121,8 @@ def _print_plan(
     as_json: bool,
 ) -> None:
     """What was understood of a file, and what would be done with it."""
+    from flfl.io.inspection import inspect_table
+
     given = {name: settings.get(name) for name in ("max_gap", "bounds")}
     rules = Rules.check(given | {"min_readings": settings["min_readings"]})
     refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)

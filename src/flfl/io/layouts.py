@@ -136,7 +136,16 @@ def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
 
 def wide_table(columns: Columns, rules: Rules) -> Table:
     """The table of a wide file."""
-    time, notes = _wide_time(columns, rules.time_column)
+    time = None if columns.wide_only else columns.find(TIME_NAMES)
+    first, notes = columns.names[0], []
+    if rules.time_column is not None:
+        time = columns.named(rules.time_column, "time_column")
+    elif time is None and first and not columns.time_first:
+        if columns.format == "parquet" and is_number(columns.arrays[0]):
+            problem = f"no column is known to hold the time; the first, {first!r}, holds numbers"
+            raise columns.error(problem, "Name the time column with time_column")
+        notes = [f"No column has a usual name for the time; the first, {first!r}, was taken."]
+    time = time or 0
     sensors = [i for i in range(len(columns.names)) if i != time]
     if not sensors:
         remedy = "Give one column a sensor, separated by comma, semicolon, tab or bar"
@@ -166,19 +175,6 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     ids = [columns.names[i] for i in sensors]
     table = _table(columns, time, axis, ids, values, texts, decimal, notes, rules)
     return replace(table, order=None if in_order or slots != len(rows) else slot)
-
-
-def _wide_time(columns: Columns, name: str | None) -> tuple[int, list[str]]:
-    """The time column of a wide file, as named, by a common name, or the first; and notes."""
-    if name is not None:
-        return columns.named(name, "time_column"), []
-    found, first = None if columns.wide_only else columns.find(TIME_NAMES), columns.names[0]
-    if found is not None or columns.time_first or not first:
-        return found or 0, []
-    if columns.format == "parquet" and is_number(columns.arrays[0]):
-        problem = f"no column is known to hold the time, and the first, {first!r}, holds numbers"
-        raise columns.error(problem, "Name the time column with time_column")
-    return 0, [f"No column has a usual name for the time; the first, {first!r}, was taken."]
 
 
 def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> Table:

@@ -91,7 +91,7 @@ def read_sensors(source: str | Path | pd.DataFrame, ids: Sequence[str] | None = 
         columns = frame_columns("the sensors DataFrame", parts)
     else:
         columns = read_columns(source)
-    names = _texts(columns, _id_column(columns))
+    names = _texts(columns, columns.find(ID_NAMES))
     ids = names if ids is None else ids
     rows, wanted = _rows(columns, ids), set(ids)
     coordinates, kind = read_coordinates(columns, rows, ids)
@@ -110,7 +110,7 @@ def read_sites(
         columns = read_columns(spec)
         column = columns.find(SITE_NAMES)
         if column is None and len(columns.names) == 2:
-            column = 1 - _id_column(columns)
+            column = 1 - (columns.find(ID_NAMES) or 0)
     elif sensors_path is not None:
         columns = read_columns(sensors_path)
         column = columns.named(str(spec), "sites")
@@ -127,22 +127,17 @@ def read_sites(
     return sites
 
 
-def _id_column(columns: Columns) -> int:
-    column = columns.find(ID_NAMES)
+def _texts(columns: Columns, column: int | None) -> list[str]:
     if column is None:
         problem = f"no column names the sensors; the columns are {listing(columns.names, 8)}"
         raise columns.error(problem, "Name the column sensor_id")
-    return column
-
-
-def _texts(columns: Columns, column: int) -> list[str]:
     array = pc.cast(columns.arrays[column], pa.string())
     return [str(text or "").strip() for text in array.to_pylist()]
 
 
 def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
     """The row of each sensor of the readings."""
-    column, wanted = _id_column(columns), set(ids)
+    column, wanted = columns.find(ID_NAMES), set(ids)
     found: dict[str, int] = {}
     for row, name in enumerate(_texts(columns, column)):
         if name in wanted and found.setdefault(name, row) != row:
@@ -157,12 +152,12 @@ def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
 
 
 def _labels(columns: Columns, rows: list[int], column: int | None) -> tuple[str, ...] | None:
-    ids = _id_column(columns)
-    if column is None or column == ids:
+    if column is None:
         return None
     texts = _texts(columns, column)
     for row in rows:
         if not texts[row]:
-            problem = f"the sensor {_texts(columns, ids)[row]!r} has no {columns.names[column]}"
+            whose = _texts(columns, columns.find(ID_NAMES))[row]
+            problem = f"the sensor {whose!r} has no {columns.names[column]}"
             raise columns.error(problem, "Fill the cell", row, column=column)
     return tuple(texts[row] for row in rows)

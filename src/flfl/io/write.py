@@ -237,25 +237,18 @@ def _writer(
     else:
         unnamed = time_name is None or (typed and not time_name)
         names = ["time" if unnamed else str(time_name), *table.sensor_ids]
-        blocks = _wide_blocks(texts, times, typed)
+        rows = np.arange(len(times)) if table.order is None else table.order
+        make = _typed(texts.filled) if typed else texts.cells
+        pieces = np.array_split(rows, 1 if typed else -(-texts.filled.size // _PIECE))
+        blocks = (
+            [times.take(pa.array(p)), *(make(i, p) for i in range(len(names) - 1))] for p in pieces
+        )
     if typed:
         return parquet_writer(names, next(blocks), None if extra else schema)
     dialect = PLAIN if source is None else source.dialect
     if suffix_of(path).startswith(".tsv"):
         dialect = replace(dialect, delimiter="\t")
     return csv_writer(names, blocks, dialect)
-
-
-def _wide_blocks(texts: CellTexts, times: pa.Array, typed: bool) -> Iterator[list[pa.Array]]:
-    """The time and one column a sensor, rows in the order of the file."""
-    filled, order = texts.filled, texts.table.order
-    rows = np.arange(len(filled)) if order is None else order
-    for piece in np.array_split(rows, 1 if typed else -(-filled.size // _PIECE)):
-        cells = [
-            pa.array(filled[piece, i], from_pandas=True) if typed else texts.cells(i, piece)
-            for i in range(filled.shape[1])
-        ]
-        yield [times.take(pa.array(piece)), *cells]
 
 
 def _long_blocks(
@@ -272,12 +265,11 @@ def _long_blocks(
     pieces = np.array_split(axes[by_sensor], 1 if typed else -(-filled.size // _PIECE))
     own = {"slot": times, "sensor": pa.array(table.sensor_ids, pa.string())}
 
-    def of_cells(numbers: NDArray[Any]) -> Cells:
-        if typed or numbers.dtype == object:
-            return lambda i, some: pa.array(numbers[some, i], from_pandas=True)
-        return lambda i, some: texts.numbers(i, numbers[some, i])
-
-    value = of_cells(filled) if typed else texts.cells
+    value = _typed(filled) if typed else texts.cells
+    more = [
+        _typed(cells) if typed or cells.dtype == object else _rounded(texts, cells)
+        for cells in extra.values()
+    ]
     for piece in filter(len, pieces):
         slots, sensors = (axes[0], piece) if by_sensor else (piece, axes[1])
         place = np.arange(len(slots) * len(sensors)).reshape(len(sensors), len(slots))
@@ -295,10 +287,18 @@ def _long_blocks(
                 held = own[column.by] if column.cells is None else column.cells
                 held = held if typed else pc.fill_null(held.cast(pa.string()), "")
                 block.append(held.take(index[column.by]))
-        for more in map(of_cells, extra.values()):
-            cells = pa.concat_arrays([more(i, slots) for i in sensors])
+        for make in more:
+            cells = pa.concat_arrays([make(i, slots) for i in sensors])
             block.append(cells.take(pa.array(turn)))
         yield block
+
+
+def _rounded(texts: CellTexts, cells: Array) -> Cells:
+    return lambda sensor, slots: texts.numbers(sensor, cells[slots, sensor])
+
+
+def _typed(cells: NDArray[Any]) -> Cells:
+    return lambda sensor, slots: pa.array(cells[slots, sensor], from_pandas=True)
 
 
 def write_sensors(path: str | Path, sensors: Sensors) -> None:
