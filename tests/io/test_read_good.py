@@ -336,3 +336,12 @@ def test_the_order_of_the_rows_is_kept_beside_the_sorted_table() -> None:
     assert table.values["a"].tolist() == [1.0, 2.0, 3.0]
     assert table.order is not None
     assert table.values["a"].to_numpy()[table.order].tolist() == [3.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("days", [["07", "04", "04", "05"], ["04", "04", "05", "07"]])
+def test_merged_rows_on_a_completed_grid(write, days: list[str]) -> None:
+    """As many slots as rows, but not the same ones."""
+    rows = "".join(f"2024-01-{day},{'' if day == '07' else day}\n" for day in days)
+    table = read_readings(write("time,a\n" + rows), duplicates="mean", complete_grid=True)
+    np.testing.assert_array_equal(table.values["a"], [4, 5, np.nan, np.nan])
+    assert table.order is None

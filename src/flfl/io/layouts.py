@@ -165,7 +165,7 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     if not in_order:
         notes.append("The rows were not in time order; they have been sorted.")
     texts = [columns.arrays[i] if columns.format == "csv" else None for i in sensors]
-    if slots != len(rows) or not in_order:
+    if not np.array_equal(slot, rows):
         grid = np.empty((len(sensors), slots))
         for i, text in enumerate(texts):
             grid[i], texts[i] = gather(slot, values[i], slots, rules.duplicates, text, decimal)
@@ -174,7 +174,9 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     columns = replace(columns, units=units if any(units) else None)
     ids = [columns.names[i] for i in sensors]
     table = _table(columns, time, axis, ids, values, texts, decimal, notes, rules)
-    return replace(table, order=None if in_order or slots != len(rows) else slot)
+    # Rows that were merged, or others inserted among them, have no order of their own.
+    order = slot if not in_order and np.array_equal(np.sort(slot), rows) else None
+    return replace(table, order=order)
 
 
 def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> Table:

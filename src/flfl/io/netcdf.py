@@ -96,8 +96,8 @@ def read_netcdf(path: Path, data: bytes, parameter: str | None) -> Columns:
         with warnings.catch_warnings():
             # A calendar or a fill value that xarray warns of is judged below, by what comes out.
             warnings.simplefilter("ignore")
-            decoded = xarray.decode_cf(stored, decode_times=False, decode_timedelta=False)
-            times = xarray.decode_cf(stored[[time_name]], decode_timedelta=False)[time_name]
+            decoded = xarray.decode_cf(stored, decode_times=False, decode_timedelta=False).load()
+            times = xarray.decode_cf(stored[[time_name]], decode_timedelta=False)[time_name].load()
     except Exception as error:
         # Attributes can be anything, and so can what is raised.
         where = f"{path}, variables {name!r} and {time_name!r}"

@@ -87,7 +87,11 @@ def read_times(
 
 
 def _typed_times(array: pa.Array, refuse: Refuse) -> Times:
-    series = array.to_pandas()
+    try:
+        series = array.to_pandas()
+    except (ValueError, LookupError, pa.ArrowException):
+        # Such as a zone of which nobody knows, or that is no text.
+        raise refuse("the times cannot be decoded", "Write the file again", 0) from None
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
         index = pd.Index(series.astype("float64"))
         infinite = np.flatnonzero(~np.isfinite(index.to_numpy()))
