@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from flfl import constants
 from flfl.config import Count, NotNegative, Positive, Whole
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer
-from flfl.estimators.owners import Sites, partition
-from flfl.io.grid import Grid
+from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
 from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, Progress, Schedule, coordinate
 from flfl.paper.graph import Symmetrize, region_laplacian
@@ -81,39 +79,29 @@ class PaperFLFL(BaseRecoverer):
         X: Any,
         y: Any = None,
         *,
-        sensors: Sensors | pd.DataFrame | None = None,
-        sites: Sites | None = None,
-        grid: Grid | None = None,
         progress: Progress | None = None,
         witness: Witness | None = None,
+        **given: Any,
     ) -> Self:
         """Learn from the known entries of a time x sensor table.
 
         Parameters
         ----------
-        X, y, sensors, sites, grid
+        X, y, **given
             As in the base class.
         progress : callable, optional
             Called with (done, total) at every check of the held-out error.
         witness : callable, optional
             Called with all that the coordinator learns; the audit stands here.
         """
-        estimate = partial(self._estimate, progress=progress, witness=witness)
-        return self._fit(X, sensors, sites, grid, estimate)
+        places = dict.fromkeys(("sensors", "sites", "grid")) | given
+        run = partial(self._estimate, progress=progress, witness=witness)
+        return self._fit(X, **places, estimate=run)
 
-    def _estimate(
-        self,
-        Y: Array,
-        positions: Array,
-        sensors: Sensors,
-        *,
-        progress: Progress | None = None,
-        witness: Witness | None = None,
-    ) -> Array:
+    def _estimate(self, Y: Array, positions: Array, sensors: Sensors, **hooks: Any) -> Array:
         plan = self._plan(Y)
-        self.partition_ = partition(
-            sensors, self.n_regions, np.random.default_rng(self.random_state)
-        )
+        rng = np.random.default_rng(self.random_state)
+        self.partition_ = partition(sensors, self.n_regions, rng)
         names, homes = list(self.partition_.members), list(self.partition_.members.values())
         scalings = [Scaling.fit(Y[home]) for home in homes]
         programs = [
@@ -121,9 +109,11 @@ class PaperFLFL(BaseRecoverer):
             for home, scaling in zip(homes, scalings, strict=True)
         ]
         sites = [Site(name, own, PROTOCOL) for name, own in zip(names, programs, strict=True)]
-        program = coordinate(plan, Y.shape[1], self.random_state, self.traffic_, progress)
+        program = coordinate(
+            plan, Y.shape[1], self.random_state, self.traffic_, hooks.get("progress")
+        )
         sizes = {"slots": Y.shape[1], "rank": plan.rank}
-        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=witness)
+        coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=hooks.get("witness"))
         local.run(coordinator, sites, self.traffic_)
         self.n_rounds_ = self.traffic_.rounds
         estimates = np.empty_like(Y)

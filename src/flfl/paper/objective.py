@@ -54,13 +54,7 @@ class Observed:
 
     @classmethod
     def of(cls, Y: Array, known: NDArray[np.bool_]) -> Observed:
-        """Keep the known entries of ``Y``; the others may hold anything, NaN included.
-
-        Examples
-        --------
-        >>> Observed.of(np.array([[1.0, np.nan]]), np.array([[True, False]])).Y.tolist()
-        [[1.0, 0.0]]
-        """
+        """Keep the known entries of ``Y``; the others may hold anything, NaN included."""
         J = known.astype(np.float64)
         return cls(np.where(known, Y, 0.0), J, J.sum(1)[:, None], J.sum(0)[:, None])
 
