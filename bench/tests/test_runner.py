@@ -38,9 +38,20 @@ def same_every_time(folder):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
+    """A whole run in a worker process."""
     out = tmp_path_factory.mktemp("benchmark") / "out"
-    done = benchmark(SMALL, out, "--workers", "2")
+    done = benchmark(SMALL, out, "--workers", "1")
     return out, done
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Cells are run in this process: starting workers is most of the cost of a small run."""
+
+    def run_here(task, jobs, *, workers, limit):
+        yield from ((number, task(job)) for number, job in enumerate(jobs))
+
+    monkeypatch.setattr("flfl_bench.runner.run_all", run_here)
 
 
 def test_rows_hold_scores_versions_machine_and_costs(finished):
@@ -76,11 +87,20 @@ if __name__ == "__main__":
 """A run that is killed when five cells are done; it names its workers first."""
 
 
-def test_pieces_and_a_killed_run_end_with_the_same_files(finished, tmp_path):
-    out, script = tmp_path / "out", tmp_path / "killed.py"
+def test_pieces_end_with_the_same_files(finished, tmp_path, here):
+    out = tmp_path / "out"
     benchmark(SMALL, out, "--only", "linear", "--rates", "0.8")
     assert len(pd.read_parquet(out / "rows.parquet")) == 2
-    (out / "rows.parquet").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in cells(out)}
+    benchmark(SMALL, out)
+    assert same_every_time(out) == same_every_time(finished[0])
+    now = {path.name: path.stat().st_mtime_ns for path in cells(out)}
+    assert before.items() <= now.items()  # what was finished is not run again
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_ends_with_the_same_files(finished, tmp_path):
+    out, script = tmp_path / "out", tmp_path / "killed.py"
     script.write_text(KILLED, encoding="utf-8")
     killed = subprocess.run(
         [sys.executable, str(script), str(SMALL), str(out)], capture_output=True, text=True
@@ -117,7 +137,7 @@ def _alive(pid):
         return False
 
 
-def test_what_fails_is_a_row_with_its_reason_and_the_rest_goes_on(tmp_path):
+def test_what_fails_is_a_row_with_its_reason_and_the_rest_goes_on(tmp_path, here):
     path, out = tmp_path / "mine.toml", tmp_path / "out"
     path.write_text(
         MADE
@@ -156,7 +176,7 @@ def test_a_lost_cell_is_a_failed_row(tmp_path, monkeypatch):
     assert [row["failed"] for row in told["rows"]] == ["took longer than 5 s", None]
 
 
-def test_an_audited_cell_says_what_was_read(tmp_path):
+def test_an_audited_cell_says_what_was_read(tmp_path, here):
     path, out = tmp_path / "mine.toml", tmp_path / "out"
     path.write_text(
         MADE + '[[run]]\ndata = ["made"]\nrates = [0.7]\nmethods = ["flfl-paper"]\naudit = true\n'

@@ -82,13 +82,7 @@ class Cell:
 
 
 def json_text(value: Any) -> str:
-    """JSON that is the same for equal values.
-
-    Examples
-    --------
-    >>> json_text({"b": 1, "a": [0.5]})
-    '{"a": [0.5], "b": 1}'
-    """
+    """JSON that is the same for equal values."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 

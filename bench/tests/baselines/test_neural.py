@@ -57,7 +57,9 @@ def network():
     return synthesize(5, 60, rank=2, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "fesog")) for n in NAMES]
+)
 def test_messages_and_the_batch_agree(name, network):
     """Same estimates to float32's rounding; the same bytes and messages to the last one."""
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
@@ -130,7 +132,7 @@ def test_a_sensor_without_neighbours_takes_nothing_from_them():
 def test_fedgnn_says_what_its_epsilon_comes_to(network):
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
     table, sensors = network
-    model = create("fedgnn", rounds=3, rank=2, pseudo=1, clip=0.1, noise=0.2)
+    model = create("fedgnn", rounds=3, clip=0.1, noise=0.2, **TINY["fedgnn"])
     notes = model.fit(table.values, sensors=sensors).traffic_.notes
     assert any("epsilon is 1 for one number of one round, 3 for it over the 3" in n for n in notes)
 
@@ -139,4 +141,6 @@ def test_a_run_that_diverges_says_so(network):
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
     table, sensors = network
     with pytest.raises(DivergedError, match="kept back rose"):
-        create("metamf", rounds=30, learning_rate=1e15).fit(table.values, sensors=sensors)
+        create("metamf", rounds=30, learning_rate=1e15, **TINY["metamf"]).fit(
+            table.values, sensors=sensors
+        )
