@@ -212,7 +212,6 @@ def test_joining_as_new_begins_after_what_was_released(tmp_path):
     anew = CopyStore.create(store, marker, start_after=10 * HOUR)
     refused("too early", anew.append, "a", block([10, 11]))
     anew.append("a", block([11]))
-    anew.start_after(5 * HOUR)  # never back
     anew.close()
     opened = CopyStore.open(store, marker)
     assert opened.start == 10 * HOUR
@@ -257,7 +256,6 @@ def test_numbers_from_readings_are_held_from_the_first_time_on():
     "write",
     [
         lambda store: store.cast("none", 0, negative=False),
-        lambda store: store.start_after(0),
         lambda store: store.append("a", block([3])),
         lambda store: store.alias("new", "a"),
     ],
@@ -321,18 +319,3 @@ def test_stored_tags_are_found_at_their_instants():
     assert instants.tolist() == [0, HOUR, 2 * HOUR, 3 * HOUR]
     assert tags["a"].dtype == np.uint64
     assert tags["a"].tolist() == [0, added.tags[0], 0, added.tags[1]]
-
-
-def test_longer_steps_are_means_of_copies_with_their_error():
-    store, first, second = CopyStore(), block([0, 1, 2], sigma=0.3), block([5], sigma=0.4)
-    store.pin("a", Pin("none", HOUR))
-    store.append("a", first)
-    store.append("a", second)
-    instants, copies, sigmas = store.coarser("a", 3 * HOUR)
-    assert instants.tolist() == [0, 3 * HOUR]
-    np.testing.assert_allclose(copies, [first.copies.mean(), second.copies[0]])
-    np.testing.assert_allclose(sigmas, [0.3 / np.sqrt(3), 0.4])
-    _, copies, sigmas = store.coarser("a", 6 * HOUR)
-    np.testing.assert_allclose(sigmas, np.sqrt(3 * 0.3**2 + 0.4**2) / 4)
-    refused("pinned", store.coarser, "a", 1800)
-    refused("pinned", store.coarser, "nobody", HOUR)

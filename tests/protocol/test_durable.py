@@ -28,7 +28,7 @@ from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL, network_to_arrays
 from flfl.protocol.server import Coordination
-from flfl.protocol.session import Coordinator, Site
+from flfl.protocol.session import Site
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Identity, Roster, SecureClient, SecureServer
 from flfl.transport import local
@@ -73,8 +73,8 @@ class Parties:
     def coordinator(self):
         self.run = Coordination(self.plan, self.table.positions, Traffic())
         sums = SecureServer(self.roster, "run") if self.secure else None
-        inner = Coordinator(self.run.program(), PROTOCOL, self.names, self.run.sizes, security=sums)
-        return DurableCoordinator(inner, self.folder / "coordinator.journal")
+        about = self.run.program(), PROTOCOL, self.names, self.run.sizes
+        return DurableCoordinator(self.folder / "coordinator.journal", *about, security=sums)
 
     def carry(self, crash):
         """Until the end; ``crash`` says before each message who dies: a site, the coordinator."""

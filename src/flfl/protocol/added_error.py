@@ -152,10 +152,10 @@ class AddedError:
         if self.units is not None:
             bases[0] = scale.transformed(np.full(len(s), self.units), transform)
         trusted = (self.units is None and self.multiple == 0, wish == 0)
-        louder = [np.maximum(base, scale.steps) for base in bases]
+        least = [np.maximum(base, scale.steps) for base in bases]
         own, other = (
-            0.0 * s if exact else ladder_up(np.where(least > 0, least, np.nan))
-            for least, exact in zip(louder, trusted, strict=True)
+            0.0 * s if exact else ladder_up(np.where(lowest > 0, lowest, np.nan))
+            for lowest, exact in zip(least, trusted, strict=True)
         )
         return np.where(np.isnan(other), own, np.maximum(own, other))
 

@@ -2,7 +2,7 @@
 
 ``Joined -> Published -> Released -> Fitted -> Finished``; after a pilot, a fitted site publishes
 once more. A handler is a pure function ``(outgoing, state, body) -> (state, answer)``. It gets what
-the owner lets out, never a clean reading. What it refuses, it refuses with a code from a fixed
+the owner gives out, never a clean reading. What it refuses, it refuses with a code from a fixed
 list. Replaying a journal is a fold.
 """
 
@@ -378,7 +378,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
 
 class Client:
     """Answers questions with the handlers; asks the owner for copies when a question needs them.
-    ``state`` is where it stands in the run, ``outgoing`` what the owner has let out so far."""
+    ``state`` is where it stands in the run, ``outgoing`` what the owner has given out so far."""
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ class Client:
         self.sizes: Mapping[str, int] = {}
 
     def answer(self, kind: str, body: Body) -> Answer:
-        """Answer one question; after a refusal it stands where it stood. The owner lets out its
+        """Answer one question; after a refusal it stands where it stood. The owner gives out its
         vote, or the copies of one more stretch. Whatever goes wrong with the readings, others get
         one code; the reason stays at home."""
         run = self.state.run

@@ -59,7 +59,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class Copies:
-    """What a site lets others see of its readings: copies on the transformed scale (m, N), NaN
+    """What a site publishes of its readings: copies on the transformed scale (m, N), NaN
     where there is none, their added errors (m, N), and each sensor's published error in time
     (m,)."""
 
@@ -320,12 +320,12 @@ class Copier:
             own = self.store.permanent(sensor)
             mine = seen.pop(own, np.zeros(len(grid), np.uint64))
             mine[here] = np.where(k, tags[n], mine[here])
-            twin = same_readings(mine, seen)
-            if twin is not None and not self.store.is_own(sensor):
+            other = same_readings(mine, seen)
+            if other is not None and not self.store.is_own(sensor):
                 raise CopyError(
                     "renamed",
-                    f"{sensor} has the readings of {twin}; give one sensor once, after a renaming "
-                    f"with CopyStore.alias({sensor!r}, {twin!r}); if it is an instrument of its "
+                    f"{sensor} has the readings of {other}; give one sensor once, after a renaming "
+                    f"with CopyStore.alias({sensor!r}, {other!r}); if it is an instrument of its "
                     f"own, say so with CopyStore.alias({sensor!r}, {sensor!r})",
                     sensor,
                 )

@@ -144,7 +144,8 @@ class CopyStore:
             text = "there is a copy store already; open it, or move it away"
             raise CopyError("store exists", f"{path}: {text}")
         if start_after is not None:
-            store.start_after(start_after)
+            with store.transaction():
+                store._put("start", max(int(start_after), store.start))
         store._marker = marker
         store._mark()
         return store
@@ -203,11 +204,6 @@ class CopyStore:
             os.fsync(file.fileno())
         part.replace(self._marker)
 
-    def start_after(self, instant: int) -> None:
-        """Never copy at or before ``instant``; it only moves forward."""
-        with self.transaction():
-            self._put("start", max(int(instant), self.start))
-
     @property
     def start(self) -> int:
         """No reading at or before this instant is copied anew."""
@@ -257,8 +253,7 @@ class CopyStore:
                 raise CopyError(
                     "pinned",
                     f"{sensor} was copied with {held}, and {pin} would give second copies of its "
-                    "readings; join with a plan that has the former, or make longer steps from the "
-                    "copies with CopyStore.coarser",
+                    "readings; join with a plan that has the former",
                 )
 
     def held(self, sensor: str) -> tuple[Pin | None, Array]:
@@ -334,25 +329,6 @@ class CopyStore:
         for sensor, own in stored.items():
             tags[sensor][np.searchsorted(grid, own[0])] = own[3]
         return grid, tags
-
-    def coarser(self, sensor: str, step_seconds: int) -> tuple[Index, Array, Array]:
-        """Means of the stored copies over longer steps: instants, copies and sigmas.
-
-        ``copy = sum copy_n / n`` over the n copies of a step, ``sigma = sqrt(sum sigma_n^2) / n``.
-        Longer steps come from copies: a mean of readings would be a second copy of them.
-        """
-        pin, _ = self.held(sensor)
-        if pin is None or step_seconds <= 0 or step_seconds % pin.step_seconds:
-            text = f"{step_seconds} s is no whole number of the steps of {pin}"
-            raise CopyError("pinned", f"{sensor}: {text}")
-        instants, copies, sigmas, _ = self._load(sensor)
-        steps, group = np.unique(
-            (instants - pin.origin_seconds) // step_seconds, return_inverse=True
-        )
-        count = np.bincount(group)
-        means = np.bincount(group, copies) / count
-        spread = np.sqrt(np.bincount(group, sigmas**2)) / count
-        return steps * step_seconds + pin.origin_seconds, means, spread
 
     def _load(self, sensor: str) -> list[NDArray]:
         """Instants, copies, sigmas and tags of a sensor, in order of time (n,)."""

@@ -150,58 +150,35 @@ class DurableSite:
         self._journal.close()
 
 
-class DurableCoordinator:
-    """A coordinator with a journal: a fresh one, with the program and the settings that the
-    journal's coordinator had."""
+class DurableCoordinator(Coordinator):
+    """A coordinator with a journal; the other arguments are those of `Coordinator`, with the
+    program and the settings that the journal's coordinator had."""
 
-    def __init__(self, coordinator: Coordinator, path: Path) -> None:
-        self._coordinator, self._journal = coordinator, Journal(path)
-
-    @property
-    def done(self) -> bool:
-        """Whether the program has ended."""
-        return self._coordinator.done
-
-    @property
-    def broken(self) -> bool:
-        """Whether the run is over because of an error."""
-        return self._coordinator.broken
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """The sites that have not dropped."""
-        return self._coordinator.sites
-
-    @property
-    def answered(self) -> int:
-        """Questions that were answered so far."""
-        return self._coordinator.answered
-
-    def can_lose(self, site: str) -> bool:
-        """Whether the run could go on without a site."""
-        return self._coordinator.can_lose(site)
+    def __init__(self, path: Path, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self._journal = Journal(path)
 
     def start(self) -> list[Envelope]:
         """The first messages of a new run, or those that an interrupted one is waiting for."""
-        waiting = dict(self._coordinator.start())
+        waiting = dict(super().start())
         for entry in self._journal:
             if "absent" in entry:
                 waiting.pop(entry["absent"], None)
-                waiting |= self._coordinator.absent(entry["absent"])
+                waiting |= super().absent(entry["absent"])
             else:
                 waiting.pop(sender(entry["message"]) or "", None)
-                waiting |= self._coordinator.receive(entry["message"])
+                waiting |= super().receive(entry["message"])
         return list(waiting.items())
 
     def receive(self, data: bytes) -> list[Envelope]:
         """Take a site's answer, and write it down before anything follows from it."""
-        envelopes = self._coordinator.receive(data)
+        envelopes = super().receive(data)
         self._journal.append({"message": data})
         return envelopes
 
     def absent(self, site: str) -> list[Envelope]:
         """Go on without a site."""
-        envelopes = self._coordinator.absent(site)
+        envelopes = super().absent(site)
         self._journal.append({"absent": site})
         return envelopes
 

@@ -68,25 +68,20 @@ Protocol = Mapping[str, Exchange]
 
 
 @dataclass(frozen=True)
-class Question:
+class _Message:
+    run: str
+    number: int
+    kind: str
+    site: str
+    body: Mapping[str, np.ndarray]
+
+
+class Question(_Message):
     """Coordinator to a site, or to all of them (``"*"``)."""
 
-    run: str
-    number: int
-    kind: str
-    site: str
-    body: Mapping[str, np.ndarray]
 
-
-@dataclass(frozen=True)
-class Answer:
+class Answer(_Message):
     """Site to coordinator, in reply to the question of the same number."""
-
-    run: str
-    number: int
-    kind: str
-    site: str
-    body: Mapping[str, np.ndarray]
 
 
 M = TypeVar("M", Question, Answer)

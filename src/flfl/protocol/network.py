@@ -85,10 +85,10 @@ class Network:
     @cached_property
     def weights(self) -> Array:
         """Weight of each sensor in the sums (M,): quiet sensors count more, within limits."""
-        heard = self.error > 0
-        middle = float(np.median(self.error[heard])) if heard.any() else 1.0
+        copied = self.error > 0
+        middle = float(np.median(self.error[copied])) if copied.any() else 1.0
         least = constants.QUIETEST_WEIGHT * middle
-        return np.where(heard, self.scale / np.maximum(self.error, least), 0.0)
+        return np.where(copied, self.scale / np.maximum(self.error, least), 0.0)
 
     @cached_property
     def phi(self) -> Array:
@@ -138,10 +138,10 @@ def found(
     """
     variance = np.concatenate([fact.variance for fact in facts.values()])
     places = np.concatenate([fact.places for fact in facts.values()])
-    M, heard = len(places), variance > 0
+    M, varies = len(places), variance > 0
     if len(np.unique(places, axis=0)) < max(3, M // 2):
         plan = replace(plan, box=None)
-    scale = float(np.sqrt(variance[heard].mean())) if heard.any() else 1.0
+    scale = float(np.sqrt(variance[varies].mean())) if varies.any() else 1.0
     K = max(1, min(constants.MOST_NUMBERS, M // 2))
     whole, real = np.empty(0, np.int64), np.empty(0)
     empty = Network(

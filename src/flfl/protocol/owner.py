@@ -1,4 +1,4 @@
-"""An owner's side of a run: the clean readings, and what it lets out of them.
+"""An owner's side of a run: the clean readings, and what it gives out of them.
 
 Only :class:`Owner` holds clean readings. It gives :class:`Outgoing` to the client, which makes
 every message from that alone.
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """All that an owner lets out. Messages are functions of it and of public numbers."""
+    """All that an owner gives out. Messages are functions of it and of public numbers."""
 
     sensors: Index  # (m, 4) digests of the permanent ids
     places: Array  # (m, 2)

@@ -158,7 +158,7 @@ class Coordination:
                 owner_of.update(dict.fromkeys(sensors, name))
         if not owner_of:
             raise NobodyLeftError("no site published anything")
-        self.traffic.notes.extend(twins(read))
+        self.traffic.notes.extend(notes_on_repeats(read))
         return read
 
     def _take_loadings(self, replies: Replies) -> Loadings:
@@ -202,7 +202,7 @@ class Coordination:
         self.traffic.notes.append(f"{name} is set aside: {why}")
 
 
-def twins(facts: Mapping[str, Facts]) -> list[str]:
+def notes_on_repeats(facts: Mapping[str, Facts]) -> list[str]:
     """Notes on owners that may have one station in common: they would give two copies of it."""
     seen: dict[bytes, str] = {}
     notes = []
@@ -222,9 +222,13 @@ def tally(choices: Sequence[tuple[str, int]], votes: Sequence[tuple[int, bool]])
 
     A site with negative readings vetoes a root or a logarithm.
 
-    Examples -------- >>> choices = [("none", 0), ("none", 24), ("sqrt", 0), ("sqrt", 24)] >>>
-    tally(choices, [(2, False), (2, False), (1, False)]), tally(choices, [(2, False), (0, True)])
-    (2, 0)
+    Examples
+    --------
+    >>> choices = [("none", 0), ("none", 24), ("sqrt", 0), ("sqrt", 24)]
+    >>> tally(choices, [(2, False), (2, False), (1, False)])
+    2
+    >>> tally(choices, [(2, False), (0, True)])
+    0
     """
     transforms = list(dict.fromkeys(transform for transform, _ in choices))
     seasons = list(dict.fromkeys(season for _, season in choices))

@@ -1,9 +1,8 @@
 """Sums that hide their terms: the coordinator learns the total over enough sites, and no term.
 
 Double masking after Bonawitz et al. (2017), with a sparse graph after Bell et al. (2020) for many
-sites; ``docs/decisions/0010-secure-sums.md`` says what differs and what is promised to whom.
-Both sides are state machines without input or output of their own: :class:`SecureClient` and
-:class:`SecureServer`.
+sites; ``docs/decisions/0010-secure-sums.md`` says what differs and what is guaranteed to whom.
+Both sides are state machines without input or output of their own.
 """
 
 from flfl.secagg.client import Asked, SecureClient

@@ -15,7 +15,7 @@ from functools import lru_cache
 from flfl.secagg.keys import Roster, digest
 
 COMPLETE_UP_TO = 100
-"""Below this many sites a sparse graph saves too little to give up its simpler promise."""
+"""Below this many sites a sparse graph saves too little to give up the simpler guarantee."""
 SECURITY = 2.0**-40
 CORRECTNESS = 2.0**-30
 CORRUPT = 0.1
@@ -23,24 +23,19 @@ DROPOUT = 0.05
 
 
 @lru_cache(maxsize=64)
-def degree_for(
-    n_sites: int, threshold: int, corrupt: float = CORRUPT, dropout: float = DROPOUT
-) -> tuple[int, int]:
+def degree_for(n_sites: int, threshold: int) -> tuple[int, int]:
     """How many neighbours each of ``n_sites`` present sites has, and how many shares open a secret.
 
-    The holders of a site's shares are its neighbours and itself. The graph is complete (degree
-    ``n - 1``, shares open by the roster's threshold) up to :data:`COMPLETE_UP_TO` sites, and where
-    a sparse one would not be smaller. Else the smallest even k with a threshold t such that, for
-    every site at once,
+    The graph is complete (degree ``n - 1``, the roster's threshold) up to :data:`COMPLETE_UP_TO`
+    sites, and where a sparse one would not be smaller. Else the smallest even k with a threshold t
+    such that, for every site at once (hypergeometric tails, times n),
 
     * at most c of its k neighbours are corrupt, except with probability :data:`SECURITY`, where
       ``t > k/2 + 1 + c``: then corrupt holders cannot open a secret, no coordinator collects both
       kinds of share of one site, and no set of sites whose removal would split the ring leaves
       the sites at the split enough holders to be opened;
-    * at least t of its k neighbours survive a dropout of the share ``dropout``, except with
+    * at least t of its k neighbours survive a dropout of the share :data:`DROPOUT`, except with
       probability :data:`CORRECTNESS` (otherwise the run stops; nothing is revealed).
-
-    The tails are hypergeometric, times n for every site.
 
     Examples
     --------
@@ -49,10 +44,9 @@ def degree_for(
     """
     if n_sites <= COMPLETE_UP_TO:
         return n_sites - 1, threshold
-    # Large, and needed for large networks only.
-    from scipy.stats import hypergeom
+    from scipy.stats import hypergeom  # large, and needed for large networks only
 
-    bad, gone = math.ceil(corrupt * n_sites), math.ceil(dropout * n_sites)
+    bad, gone = math.ceil(CORRUPT * n_sites), math.ceil(DROPOUT * n_sites)
     for k in range(2, n_sites - 1, 2):
         most_bad = int(hypergeom.isf(SECURITY / n_sites, n_sites - 1, bad, k))
         most_gone = int(hypergeom.isf(CORRECTNESS / n_sites, n_sites - 1, gone, k))
@@ -64,8 +58,8 @@ def degree_for(
 
 def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, tuple[str, ...]]:
     """Each site's neighbours, sorted: a Harary graph over a permutation drawn from the seed, which
-    is the hash of all run keys. It is symmetric and regular, without loops. The order on the ring
-    is that of SHA-256(seed, name): nobody who cannot choose the hash can choose its neighbours.
+    is the hash of all run keys. The order on the ring is that of SHA-256(seed, name): nobody who
+    cannot choose the hash can choose its neighbours.
 
     Examples
     --------

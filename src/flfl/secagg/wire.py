@@ -4,10 +4,8 @@ A message is :mod:`flfl.codec` under a version and a check. A site's message car
 signature over the message and the roster. A coordinator's message carries none: whatever a lying
 coordinator could send is refused by what the site checks.
 
-Guarantees
-----------
-* A message that was cut, extended or changed in a bit is refused before anything of it is used;
-  so is a site's message that was made for another roster or signed by somebody else.
+A message that was cut, extended or changed in a bit is refused before anything of it is used; so is
+a site's message that was made for another roster or signed by somebody else.
 """
 
 from __future__ import annotations
@@ -66,7 +64,6 @@ def encode(frame: Frame, identity: Identity | None = None, roster: Roster | None
     signature = b""
     if identity is not None and roster is not None:
         signature = identity.sign(digest("message", roster.digest, body))
-    # The question comes last: what all sites share is one stretch of bytes (question_span).
     return wrap(FORM, VERSION, [signature, body])
 
 
@@ -95,12 +92,6 @@ def decode(data: bytes, roster: Roster | None = None) -> Frame:
         except SecureSumError as error:
             raise SecureSumError(f"a message {kind!r} is refused: {error}") from None
     return Frame(kind, run, number, site, sections, label)
-
-
-def question_span(data: bytes) -> tuple[int, int]:
-    """Where the question stands in a coordinator's message, which is the same for all sites; an
-    empty span where there is none. The form is checked, nothing else."""
-    return len(data) - len(decode(data).sections.get("question", b"")), len(data)
 
 
 def _fits(value: Any, form: Any) -> bool:

@@ -24,7 +24,6 @@ from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.network import Network
 from flfl.protocol.schema import PROTOCOL, network_from_arrays, network_to_arrays
 from flfl.protocol.server import Coordination
-from flfl.protocol.session import Coordinator
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureServer
 from flfl.service import files
@@ -295,8 +294,8 @@ class CoordinatorService:
         run, program, deadlines = agreement.run, coordination.program(), self.settings.deadlines
         names = roster.names if agreement.secure else agreement.sites
         security = SecureServer(roster, run) if agreement.secure else None
-        inner = Coordinator(program, PROTOCOL, names, {}, run, security=security)
-        journal = DurableCoordinator(inner, self._folder(run) / JOURNAL)
+        path = self._folder(run) / JOURNAL
+        journal = DurableCoordinator(path, program, PROTOCOL, names, {}, run, security=security)
         quorum = self.setup.quorum
         dispatcher = Dispatcher(journal, self.link, run, traffic, deadlines, quorum)
         plan = Message("plan", run, {}, to_bytes(agreement))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from flfl.config import DeadlineSettings
 from flfl.errors import FLFLError
-from flfl.protocol.journal import DurableCoordinator, JournalError
+from flfl.protocol.journal import JournalError
 from flfl.protocol.messages import bytes_by_kind, sender
 from flfl.protocol.session import Coordinator, Envelope
 from flfl.protocol.traffic import Traffic
@@ -45,7 +45,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        coordinator: Coordinator | DurableCoordinator,
+        coordinator: Coordinator,
         link: CoordinatorLink,
         run: str,
         traffic: Traffic,
