@@ -165,9 +165,9 @@ def inspect_table(table: Table, sensors: Sensors | None = None) -> Inspection:
 
 def _gap_classes(known: NDArray[np.bool_]) -> tuple[GapClass, ...]:
     """Runs of missing cells down each column, counted by length."""
-    # Column after column, with a known cell below each: a gap lies between two known cells.
-    edge = np.ones((1, known.shape[1]), dtype=bool)
-    lengths = np.diff(np.flatnonzero(np.concatenate([known, edge]).T), prepend=-1) - 1
+    # A gap lies between two known cells, of which one is thought below each column.
+    runs = (np.diff(np.flatnonzero(np.append(c, True)), prepend=-1) - 1 for c in known.T)
+    lengths = np.concatenate([np.empty(0), *(run[run > 0] for run in runs)])
     found = []
     for low, above in zip(GAP_CLASSES, (*GAP_CLASSES[1:], None), strict=True):
         inside = lengths[(lengths >= low) & (lengths < (above or np.inf))]

@@ -46,14 +46,36 @@ def to_table(columns: Columns, rules: Rules) -> Table:
     """The table in some columns, wide or long."""
     if columns.wide_only:
         given = rules.model_dump(exclude_none=True)
-        names = ("time_column", "sensor_column", "value_column", "time_zone")
-        useless = listing(name for name in names if name in given)
+        means_nothing = ("time_column", "sensor_column", "value_column", "time_zone")
+        useless = listing(name for name in means_nothing if name in given)
         if useless:
             problem = f"{useless} means nothing here: NetCDF has variables, and times in UTC"
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
         return wide_table(columns, rules)
-    _check_names(columns, header=columns.format == "csv" and rules.time_column is None)
+    header = columns.format == "csv" and rules.time_column is None
+    names = columns.names
+    if header and columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
+        problem = f"the first line holds the time {names[0]!r} where column names should be"
+        raise columns.error(problem, "Put a header above the readings, such as time,a,b")
+    date, clock = columns.find(("date", "day")), columns.find(("time", "hour", "clock"))
+    if header and date is not None and clock is not None:
+        first = str(columns.arrays[clock][0])
+        if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
+            problem = f"the time is in two columns, {names[date]!r} and {names[clock]!r}"
+            remedy = "Join them in one column, such as 2024-01-31 06:00, or name the one that is "
+            raise columns.error(problem, remedy + "the time with time_column", 0)
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names):
+        # pandas writes an index without a name as a first column without a name.
+        if not name and position > 0:
+            problem, remedy = f"column {position + 1} has no name", "Name the column in the header,"
+            remedy += " or remove it (a delimiter at the end of the header makes such a column)"
+            raise columns.error(problem, remedy)
+        earlier = seen.setdefault(name, position)
+        if earlier < position:
+            problem = f"columns {earlier + 1} and {position + 1} are both named {name!r}"
+            raise columns.error(problem, "Give every sensor its own name")
     roles = find_roles(columns, rules)
     if roles is not None:
         return long_table(columns, roles, rules)
@@ -104,7 +126,7 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     >>> table.sensor_ids, table.positions.tolist()
     (('0', '1'), [0.0, 1.0])
     """
-    rules = Rules.check({"sentinels": (), **options})
+    rules = Rules.check({"sentinels": (), **options, "layout": "wide"})
     label = "the DataFrame" if isinstance(readings, pd.DataFrame) else "the array"
     if not isinstance(readings, pd.DataFrame):
         array = np.asarray(readings)
@@ -132,8 +154,7 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     parts = [(str(time), index.to_series())]
     parts += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
     columns = frame_columns(label, parts)
-    _check_names(columns, header=False)
-    return replace(wide_table(columns, rules), source=None)
+    return replace(to_table(columns, rules), source=None)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:
@@ -163,29 +184,3 @@ def frame_columns(label: str, parts: Sequence[tuple[str, Any]]) -> Columns:
         arrays.append(as_array(array))
     names = tuple(name.strip() for name, _ in parts)
     return Columns(Path(label), names, tuple(arrays), "parquet", time_first=True)
-
-
-def _check_names(columns: Columns, header: bool) -> None:
-    """Refuse names that are missing or there twice, and what is no ``header``."""
-    names = columns.names
-    if header and columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
-        problem = f"the first line holds the time {names[0]!r} where column names should be"
-        raise columns.error(problem, "Put a header above the readings, such as time,a,b")
-    date, clock = columns.find(("date", "day")), columns.find(("time", "hour", "clock"))
-    if header and date is not None and clock is not None:
-        first = str(columns.arrays[clock][0])
-        if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
-            problem = f"the time is in two columns, {names[date]!r} and {names[clock]!r}"
-            remedy = "Join them in one column, such as 2024-01-31 06:00, or name the one that is "
-            raise columns.error(problem, remedy + "the time with time_column", 0)
-    seen: dict[str, int] = {}
-    for position, name in enumerate(names):
-        # pandas writes an index without a name as a first column without a name.
-        if not name and position > 0:
-            problem, remedy = f"column {position + 1} has no name", "Name the column in the header,"
-            remedy += " or remove it (a delimiter at the end of the header makes such a column)"
-            raise columns.error(problem, remedy)
-        earlier = seen.setdefault(name, position)
-        if earlier < position:
-            problem = f"columns {earlier + 1} and {position + 1} are both named {name!r}"
-            raise columns.error(problem, "Give every sensor its own name")

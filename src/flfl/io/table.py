@@ -24,12 +24,13 @@ FLAGS = ("observed", "recovered", "refused")
 class LongColumn:
     """A column of a long file: one cell for each slot, for each sensor, or for each reading.
 
-    ``cells`` holds one a slot or one a sensor; those of the readings are made when written.
+    ``cells`` holds one a slot, one a sensor, or numbers or words time x sensor. None stands for the
+    table's own times, sensor ids and readings.
     """
 
     name: str
     by: By
-    cells: pa.Array | None = None
+    cells: Any = None
 
 
 @dataclass(frozen=True, eq=False)

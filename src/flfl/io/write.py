@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,6 @@ from flfl.io.times import time_texts
 Array = NDArray[np.float64]
 Numbers = Array | pd.DataFrame
 Slots = NDArray[np.intp]
-Cells = Callable[[int, Slots], pa.Array]
-"""The cells of one sensor at some slots, as text or as typed values."""
-
 _FLAG_COLUMNS = (
     LongColumn("time", "slot"),
     LongColumn("sensor", "sensor"),
@@ -124,33 +121,31 @@ def write_result(
     # Compared in place: picking the known cells would copy both tables.
     if not ((filled == table.values.to_numpy()) | ~known).all():
         raise ValueError("values differ from the observed readings, which are never altered")
-    extra: dict[str, NDArray[Any]] = {}
-    if flags_path is not None or suffix_of(filled_path or "") in NETCDF_SUFFIXES:
-        extra["flag"] = flags_of(table, filled)
-        for name, bound in (("lower", lower), ("upper", upper)):
-            extra[name] = np.where(known, np.nan, np.nan if bound is None else bound)
     limits = (-np.inf, np.inf) if provenance is None else provenance.limits
-    texts = CellTexts(table, filled, known, limits)
+    texts, said = CellTexts(table, filled, known, limits), {}
     writers: dict[str | Path, Writer] = {}
+    if flags_path is not None or suffix_of(filled_path or "") in NETCDF_SUFFIXES:
+        said["flag"] = flags = flags_of(table, filled)
+        for name, bound in (("lower", lower), ("upper", upper)):
+            said[name] = np.where(known, np.nan, np.nan if bound is None else bound)
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
         from flfl.io.netcdf import netcdf_writer
 
-        about = {}
-        if provenance is not None:
-            about = {"method": provenance.method, "run_id": provenance.run_id}
+        run = [] if provenance is None else [provenance.method, provenance.run_id]
+        about = dict(zip(("method", "run_id"), run, strict=False))
         place = Sensors.of_table(table) if sensors is None else sensors
-        layers = {"value": filled, **extra}
+        layers = {"value": filled, **said}
         writers[filled_path] = netcdf_writer(Path(filled_path), table, layers, place, about)
     elif filled_path is not None:
         long = () if table.source is None else table.source.columns
-        writers[filled_path] = _writer(filled_path, texts, long, {})
+        writers[filled_path] = _writer(filled_path, texts, long)
     if flags_path is not None:
         if provenance is not None:
-            flags = extra["flag"]
-            extra["method"] = np.where(flags == "recovered", provenance.method, "").astype(object)
-            extra["reason"] = np.where(flags == "refused", np.asarray(provenance.reasons), "")
-            extra["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
-        writers[flags_path] = _writer(flags_path, texts, _FLAG_COLUMNS, extra)
+            said["method"] = np.where(flags == "recovered", provenance.method, "").astype(object)
+            said["reason"] = np.where(flags == "refused", np.asarray(provenance.reasons), "")
+            said["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
+        more = [LongColumn(name, "cell", cells) for name, cells in said.items()]
+        writers[flags_path] = _writer(flags_path, texts, [*_FLAG_COLUMNS, *more])
     write_files(writers)
 
 
@@ -163,8 +158,16 @@ class CellTexts:
     known: NDArray[np.bool_]
     limits: tuple[float, float]
 
-    def cells(self, sensor: int, slots: Slots) -> pa.Array:
-        """Observed cells as they were, recovered ones rounded, refused ones empty."""
+    def of(self, cells: Any, sensor: int, slots: Slots, typed: bool) -> pa.Array:
+        """Some cells of a column time x sensor (None: the readings), typed or as text.
+
+        Observed cells are as they were, recovered ones rounded, refused ones empty.
+        """
+        if typed or (cells is not None and cells.dtype == object):
+            given = self.filled if cells is None else cells
+            return pa.array(given[slots, sensor], from_pandas=True)
+        if cells is not None:
+            return self.numbers(sensor, cells[slots, sensor])
         known = self.known[slots, sensor]
         if known.all():
             return self.observed(sensor, slots)
@@ -215,13 +218,8 @@ class CellTexts:
         return found
 
 
-def _writer(
-    path: str | Path,
-    texts: CellTexts,
-    columns: Sequence[LongColumn],
-    extra: Mapping[str, NDArray[Any]],
-) -> Writer:
-    """Writes CSV or Parquet: long with these columns and those of ``extra``, or else wide."""
+def _writer(path: str | Path, texts: CellTexts, columns: Sequence[LongColumn]) -> Writer:
+    """Writes CSV or Parquet: long with these columns or, without any, wide."""
     table, source, typed = texts.table, texts.table.source, suffix_of(path) in PARQUET_SUFFIXES
     schema = source.form if source is not None and isinstance(source.form, pa.Schema) else None
     stored = dict(zip(schema.names, schema.types, strict=True)) if schema is not None else {}
@@ -232,73 +230,55 @@ def _writer(
     else:
         times = pa.array(time_texts(index) if source is None else source.time_texts, pa.string())
     if columns:
-        names = [*(column.name for column in columns), *extra]
-        blocks = _long_blocks(texts, times, columns, extra, typed)
+        names = [column.name for column in columns]
+        blocks = _long_blocks(texts, times, columns, typed)
     else:
         unnamed = time_name is None or (typed and not time_name)
         names = ["time" if unnamed else str(time_name), *table.sensor_ids]
-        rows = np.arange(len(times)) if table.order is None else table.order
-        make = _typed(texts.filled) if typed else texts.cells
-        pieces = np.array_split(rows, 1 if typed else -(-texts.filled.size // _PIECE))
-        blocks = (
-            [times.take(pa.array(p)), *(make(i, p) for i in range(len(names) - 1))] for p in pieces
-        )
+        blocks = _wide_blocks(texts, times, typed)
     if typed:
-        return parquet_writer(names, next(blocks), None if extra else schema)
+        # A table of flags has types of its own.
+        flags = any(column.by == "cell" and column.cells is not None for column in columns)
+        return parquet_writer(names, next(blocks), None if flags else schema)
     dialect = PLAIN if source is None else source.dialect
     if suffix_of(path).startswith(".tsv"):
         dialect = replace(dialect, delimiter="\t")
     return csv_writer(names, blocks, dialect)
 
 
+def _wide_blocks(texts: CellTexts, times: pa.Array, typed: bool) -> Iterator[list[pa.Array]]:
+    """The time and one column a sensor, rows in the order of the file."""
+    slots, sensors = texts.filled.shape
+    rows = np.arange(slots) if texts.table.order is None else texts.table.order
+    for piece in np.array_split(rows, 1 if typed else -(-texts.filled.size // _PIECE)):
+        cells = [texts.of(None, i, piece, typed) for i in range(sensors)]
+        yield [times.take(pa.array(piece)), *cells]
+
+
 def _long_blocks(
-    texts: CellTexts,
-    times: pa.Array,
-    columns: Sequence[LongColumn],
-    extra: Mapping[str, NDArray[Any]],
-    typed: bool,
+    texts: CellTexts, times: pa.Array, columns: Sequence[LongColumn], typed: bool
 ) -> Iterator[list[pa.Array]]:
     """One row a cell: one sensor after another or, as the source has it, one slot after another."""
-    table, filled = texts.table, texts.filled
+    table = texts.table
     by_sensor = table.source is not None and table.source.by_sensor
-    axes = [np.arange(size) for size in filled.shape]
-    pieces = np.array_split(axes[by_sensor], 1 if typed else -(-filled.size // _PIECE))
+    axes = [np.arange(size) for size in texts.filled.shape]
+    pieces = np.array_split(axes[by_sensor], 1 if typed else -(-texts.filled.size // _PIECE))
     own = {"slot": times, "sensor": pa.array(table.sensor_ids, pa.string())}
-
-    value = _typed(filled) if typed else texts.cells
-    more = [
-        _typed(cells) if typed or cells.dtype == object else _rounded(texts, cells)
-        for cells in extra.values()
-    ]
     for piece in filter(len, pieces):
         slots, sensors = (axes[0], piece) if by_sensor else (piece, axes[1])
         place = np.arange(len(slots) * len(sensors)).reshape(len(sensors), len(slots))
         turn = (place if by_sensor else place.T).ravel()
-        index = {
-            "slot": pa.array(np.tile(slots, len(sensors))[turn]),
-            "sensor": pa.array(np.repeat(sensors, len(slots))[turn]),
-        }
+        index = {"slot": np.tile(slots, len(sensors)), "sensor": np.repeat(sensors, len(slots))}
         block = []
         for column in columns:
             if column.by == "cell":
-                cells = pa.concat_arrays([value(i, slots) for i in sensors])
-                block.append(cells.take(pa.array(turn)))
+                cells = [texts.of(column.cells, i, slots, typed) for i in sensors]
+                block.append(pa.concat_arrays(cells).take(pa.array(turn)))
             else:
                 held = own[column.by] if column.cells is None else column.cells
                 held = held if typed else pc.fill_null(held.cast(pa.string()), "")
-                block.append(held.take(index[column.by]))
-        for make in more:
-            cells = pa.concat_arrays([make(i, slots) for i in sensors])
-            block.append(cells.take(pa.array(turn)))
+                block.append(held.take(pa.array(index[column.by][turn])))
         yield block
-
-
-def _rounded(texts: CellTexts, cells: Array) -> Cells:
-    return lambda sensor, slots: texts.numbers(sensor, cells[slots, sensor])
-
-
-def _typed(cells: NDArray[Any]) -> Cells:
-    return lambda sensor, slots: pa.array(cells[slots, sensor], from_pandas=True)
 
 
 def write_sensors(path: str | Path, sensors: Sensors) -> None:
