@@ -1,7 +1,6 @@
 """Completion as a shell asks for it: click's protocol, run in a process of its own."""
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -43,25 +42,6 @@ def test_the_installed_command_answers_a_shell():
 
 
 def test_verbs_options_and_methods(ask):
-    assert {"recover", "evaluate", "completion"} <= set(ask("flfl", ""))
+    assert {"recover", "evaluate"} <= set(ask("flfl", ""))
     assert "--max-gap" in ask("flfl", "recover", "--max")
     assert ask("flfl", "evaluate", "--methods", "flfl,lin") == ["flfl,linear"]
-    assert ask("flfl", "completion", "") == ["bash", "zsh", "fish"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_for_flfl(shell, run):
-    script = run("completion", shell).stdout
-    assert f"_FLFL_COMPLETE={shell}_complete" in script
-    assert "flfl" in script
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-def test_bash_understands_the_script(run, tmp_path):
-    script = tmp_path / "completion.bash"
-    script.write_text(run("completion", "bash").stdout)
-    shown = subprocess.run(
-        ["bash", "-c", f"source {script} && complete -p flfl"], capture_output=True, text=True
-    )
-    assert shown.returncode == 0, shown.stderr
-    assert "_flfl_completion" in shown.stdout

@@ -26,7 +26,6 @@ SUMMARIES = {
     "site": "Take part in the network's runs with the readings that CONFIG names.",
     "status": "Ask the broker what the coordinator last said.",
     "keys": "Make the certificates, identities and the roster of a network.",
-    "completion": "Print the script that makes SHELL complete verbs, options and methods.",
 }
 """The first sentence of each verb's help, for the list of verbs."""
 
@@ -43,14 +42,14 @@ class FriendlyGroup(click.Group):
             raise
         except Exception as error:
             problem, code = str(error), FAILED
-            # The second is scikit-learn's for a parameter; its class is not public.
+            # The second is scikit-learn's; its class is not public.
             if isinstance(error, InputError) or type(error).__name__ == "InvalidParameterError":
                 code = BAD_INPUT
             elif not isinstance(error, FLFLError):
                 if ctx.params.get("debug"):
                     traceback.print_exc()
-                name = type(error).__name__
-                problem = f"unexpected {name}: {error} (`flfl --debug ...` shows where)"
+                problem = f"unexpected {type(error).__name__}: {error}"
+                problem += " (`flfl --debug ...` shows where)"
             click.echo(f"flfl: {as_options(problem)}", err=True)
             raise click.exceptions.Exit(code) from None
 

@@ -26,25 +26,14 @@ by the public model without any attack.
 
 @click.command()
 @options.optional_table_options
-@option(
-    "--disclosure",
-    "sums: the default method. plain: the paper's uploads (flfl-paper).",
-    ["sums", "plain"],
-)
+@option("--disclosure", "sums: the default method. plain: flfl-paper.", ["sums", "plain"])
 @options.method_options
 @option("--rate", "Keep only this share of the readings first.", options.SHARE)
 @option("--pattern", "How --rate hides readings.", list(PATTERNS))
 @option(
-    "--nights",
-    "Run a second time with the last slots in so many stretches, one a night; 0: do not.",
-    click.IntRange(min=0),
-    30,
+    "--nights", "Run again, the last slots night by night; 0: do not.", click.IntRange(min=0), 30
 )
-@option(
-    "--save-view",
-    "Write what the coordinator saw (.npz) and, apart from it, the truth (.truth.npz).",
-    PATH,
-)
+@option("--save-view", "Write what the coordinator saw (.npz) and the truth (.truth.npz).", PATH)
 @options.seed_option
 @options.json_option
 def audit(
@@ -72,9 +61,8 @@ def audit(
     settings = options.take_settings(given)
     if save_view is not None:
         if disclosure == "plain":
-            raise InputError(
-                "plain uploads are not saved", where="--save-view", remedy="Use --disclosure sums"
-            )
+            remedy = "Use --disclosure sums"
+            raise InputError("plain uploads are not saved", where="--save-view", remedy=remedy)
         check_before({"save_view": save_view, "truth": auditing.truth_path(save_view)}, **given)
     with progress() as tell:
         tell("reading")
@@ -82,15 +70,8 @@ def audit(
         values = table.values
         if rate is not None:
             values = values.where(training_mask(table, sensors, rate, pattern, seed).T)
-        report = auditing.audit(
-            values,
-            sensors,
-            disclosure=disclosure,
-            nights=nights,
-            seed=seed,
-            progress=tell,
-            **settings,
-        )
+        settings |= {"disclosure": disclosure, "nights": nights, "seed": seed}
+        report = auditing.audit(values, sensors, progress=tell, **settings)
     for note in (*table.notes, *sensors.notes):
         click.echo(f"Note: {note}", err=True)
     written = []

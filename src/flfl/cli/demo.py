@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from flfl.cli import output
 from flfl.cli.options import BUNDLED, PATH, json_option, option, seed_option
-from flfl.cli.output import check_before, make_folder, print_recovery, progress, write_recovery
 from flfl.datasets.catalogue import load_dataset
 from flfl.recovery import recover
 from flfl.report import missing_libraries
@@ -19,11 +19,7 @@ TITLE = "Daily PM10 of rural stations in Germany, 2005-2009 (European Environmen
 
 @click.command()
 @option("--out", "Folder for the results.", PATH, "flfl-demo")
-@option(
-    "--report",
-    "The page to look at (.html).  [default: page.html in the folder, with the extra report]",
-    PATH,
-)
+@option("--report", "The page (.html).  [default: page.html there, with the extra report]", PATH)
 @seed_option
 @json_option
 def demo(out: Path, report: Path | None, seed: int, as_json: bool) -> None:
@@ -36,22 +32,18 @@ def demo(out: Path, report: Path | None, seed: int, as_json: bool) -> None:
     Example:
       flfl demo --out flfl-demo
     """
-    make_folder(out)
+    output.make_folder(out)
     if report is None and not missing_libraries():
         report = out / "page.html"
     outputs = {"out": out / "filled.csv", "flags": out / "flags.csv", "report": report}
-    check_before(outputs)
-    with progress() as tell:
+    output.check_before(outputs)
+    with output.progress() as tell:
         table, sensors = load_dataset(BUNDLED)
         table = replace(table, units=(UNIT,) * len(sensors.ids))
-        result = recover(
-            table,
-            sensors,
-            seed=seed,
-            progress=lambda done, total: tell(f"round {done} of at most {total}", done, total),
-        )
-        write_recovery(outputs, result, table, sensors, {"method": "flfl", "seed": seed}, TITLE)
-    print_recovery(result, outputs, as_json, title=TITLE)
+        result = recover(table, sensors, seed=seed, progress=output.rounds(tell))
+        settings = {"method": "flfl", "seed": seed}
+        output.write_recovery(outputs, result, table, sensors, settings, TITLE)
+    output.print_recovery(result, outputs, as_json, title=TITLE)
     if report is None:
         missing = " and ".join(missing_libraries())
         click.echo(f"No page: it needs {missing} (pip install 'flfl[report]').", err=True)

@@ -33,15 +33,9 @@ HEADER = (
     shell_complete=options.complete_method,
 )
 @option("--seeds", "How many seeds.", click.IntRange(min=1), 1)
+@option("--block-length", "Slots in a block.  [default: 24; monthly: 12]", click.IntRange(min=1))
 @option(
-    "--block-length",
-    "Slots in a block.  [default: 24, or 12 for monthly readings]",
-    click.IntRange(min=1),
-)
-@option(
-    "--tune/--no-tune",
-    "Choose each method's settings from its grid, on entries cut from the training entries.",
-    default=True,
+    "--tune/--no-tune", "Choose settings on entries cut from the training entries.", default=True
 )
 @options.method_options
 @options.json_option

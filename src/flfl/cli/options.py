@@ -106,9 +106,7 @@ def limits(value: Any) -> tuple[float, float]:
         raise InputError(f"{value!r} is not a pair of limits", remedy=remedy) from None
 
 
-def complete_method(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_method(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Methods whose names begin so; the last one of a list with commas."""
     earlier, comma, last = incomplete.rpartition(",")
     return [
@@ -180,13 +178,10 @@ _reading = together(
     option(
         "--sites",
         "Who owns which sensor: a column of the sensors file, a file sensor,site, or each (every"
-        " sensor its own owner). Default: the column site, owner or agency; without it the regions"
-        " found from the coordinates.",
+        " sensor its own owner). Default: the column site, owner or agency; else regions.",
     ),
     option(
-        "--layout",
-        "Wide: a column for each sensor. Long: time, sensor, value.",
-        ["auto", "wide", "long"],
+        "--layout", "Wide: one column each. Long: time, sensor, value.", ["auto", "wide", "long"]
     ),
     option("--time-column", "Name of the time column."),
     option("--sensor-column", "Name of the sensor column (long layout)."),
@@ -199,17 +194,11 @@ _reading = together(
         help="A number or a word that means 'missing'; may be repeated. Default: -999, -9999;"
         " numbers replace these, words come on top.",
     ),
-    option(
-        "--duplicates", "What to do with a time that occurs twice.", ["refuse", "mean", "first"]
-    ),
-    option(
-        "--parameter",
-        "Which quantity, when the file holds several: a word of its column parameter, or a NetCDF"
-        " variable.",
-    ),
+    option("--duplicates", "Where a time occurs twice.", ["refuse", "mean", "first"]),
+    option("--parameter", "Which quantity (column parameter) or NetCDF variable, of several."),
     option(
         "--date-order",
-        "How to read 01/02/2024. auto: as another date of the file tells.",
+        "01/02/2024; auto: as other dates tell.",
         ["auto", "day-first", "month-first"],
     ),
     option("--time-zone", "Zone of times without offset, for example Europe/Berlin."),
@@ -243,9 +232,8 @@ def read_tables(
     if sensors_path is not None:
         network = read_sensors(sensors_path, table.sensor_ids)
     if sites is not None:
-        owners = (
-            EACH if sites == EACH else read_sites(sites, network.ids, sensors_path=sensors_path)
-        )
+        by_name = sites != EACH
+        owners = read_sites(sites, network.ids, sensors_path=sensors_path) if by_name else EACH
         network = network.with_sites(owners)
     return table, network
 
@@ -268,9 +256,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def _refuse_others(given: Iterable[str], known: Collection[str], where: str) -> None:
     for name in given:
         if name.replace("_", "-") not in known:
-            raise InputError(
-                f"{name!r} is not known here", where=where, remedy=nearest(name, known)
-            )
+            remedy = nearest(name, known)
+            raise InputError(f"{name!r} is not known here", where=where, remedy=remedy)
 
 
 def _defaults(
@@ -315,10 +302,9 @@ def _value(option: click.Option, value: Any, where: str) -> Any:
     for one in several:
         if not isinstance(one, _TOML.get(word, object)) or isinstance(one, bool) != option.is_flag:
             raise InputError(f"{one!r} is not of the type {word}", where=where)
+    taken = several if option.multiple else value
     try:
-        option.type_cast_value(
-            click.Context(click.Command("check")), several if option.multiple else value
-        )
+        option.type_cast_value(click.Context(click.Command("check")), taken)
     except click.BadParameter as error:
         raise InputError(error.message, where=where) from None
-    return several if option.multiple else value
+    return taken

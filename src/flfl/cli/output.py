@@ -67,9 +67,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 def progress() -> Iterator[Tell]:
     """A function that is told where a long run is: ``tell(words, done, total)``.
 
-    One line on stderr shows it, with a bar where ``total`` is given; nothing when stderr is no
-    terminal, or in the first two seconds. The line is drawn by a thread, so that the seconds go on
-    while a file is read.
+    One line on stderr shows it, after two seconds, if that is a terminal. A thread draws it, so
+    that the seconds go on while a file is read.
     """
     words = [""]
 
@@ -97,6 +96,11 @@ def _draw(words: list[str], over: threading.Event) -> None:
         click.echo(f"\r{line:<{_WIDTH}.{_WIDTH}}", err=True, nl=False)
     if pause == _PAUSE:
         click.echo("\r" + " " * _WIDTH + "\r", err=True, nl=False)
+
+
+def rounds(tell: Tell) -> Callable[[int, int], None]:
+    """For the ``progress`` of a recovery."""
+    return lambda done, total: tell(f"round {done} of at most {total}", done, total)
 
 
 def make_folder(path: Path) -> None:
@@ -129,11 +133,9 @@ def write_recovery(
     """Write what was asked for: filled table, flags, page, table to publish, model."""
     for name, wanted in {"save_model": result.remembered, "publish": result.published}.items():
         if outputs.get(name) and wanted is None:
-            raise InputError(
-                "there are no noisy copies to make it from",
-                where=str(outputs[name]),
-                remedy="Leave it out, or use flfl with two sites or more and an added error",
-            )
+            remedy = "Leave it out, or use flfl with two sites or more and an added error"
+            problem = "there are no noisy copies to make it from"
+            raise InputError(problem, where=str(outputs[name]), remedy=remedy)
     if (path := outputs.get("save_model")) and result.remembered is not None:
         save_model(path, result.remembered)
     if (path := outputs.get("publish")) and result.published is not None:
@@ -173,17 +175,13 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
         click.echo(f"Refused and left empty: {why}")
     if result.scores:
         click.echo("Error on readings that were hidden and recovered (same units as the file):")
-        rows = [
-            [_WAYS.get(name, result.method), figure(scores["mae"]), figure(scores["rmse"])]
-            for name, scores in result.scores.items()
-        ]
+        errors = {_WAYS.get(name, result.method): s for name, s in result.scores.items()}
+        rows = [[name, figure(s["mae"]), figure(s["rmse"])] for name, s in errors.items()]
         print_table(["", "MAE", "RMSE"], rows)
         click.echo("Mean absolute error by length of the gap:")
         others = [ALONE.get(name, name) for name in list(result.scores)[1:]]
-        print_table(
-            ["gap", "readings", result.method, *others],
-            [[span(s), s.count, *map(figure, s.mae.values())] for s in result.by_gap_length],
-        )
+        by_gap = [[span(s), s.count, *map(figure, s.mae.values())] for s in result.by_gap_length]
+        print_table(["gap", "readings", result.method, *others], by_gap)
     for sentence in (result.verdict, what_left(summary, find(result.method))):
         if sentence:
             click.echo(sentence)

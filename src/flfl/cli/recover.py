@@ -24,50 +24,20 @@ from flfl.report.content import count
 @options.table_options
 @option("--out", "Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.", PATH)
 @option(
-    "--flags",
-    "Also write a long table (.csv, .csv.gz, .parquet): time, sensor, value, flag, lower, upper,"
-    " method, reason, run_id.",
-    PATH,
+    "--flags", "Also write a long table (.csv, .csv.gz, .parquet) with flags and reasons.", PATH
 )
-@option(
-    "--report",
-    "Also write a page to look at (.html): map, series, scores, what left the sites.",
-    PATH,
-)
-@option(
-    "--publish",
-    "Also write a table that may be published: filled from noisy copies, without a reading.",
-    PATH,
-)
-@option(
-    "--max-gap",
-    "Leave longer gaps empty: a number of slots, or a duration such as 6h or 2d.",
-    options.GAP,
-)
+@option("--report", "Also write a page (.html): map, series, scores, what left the sites.", PATH)
+@option("--publish", "Also write a table to publish, filled from noisy copies alone.", PATH)
+@option("--max-gap", "Leave longer gaps empty: slots, or a time such as 6h or 2d.", options.GAP)
 @option("--min-readings", "Leave sensors with fewer readings empty.", click.IntRange(min=0), 0)
-@option(
-    "--bounds",
-    "Physical limits, such as 0,500 or, with an open end, 0, : what is filled stays inside.",
-    options.LIMITS,
-)
-@option(
-    "--method",
-    "See `flfl methods`.",
-    default="flfl",
-    shell_complete=options.complete_method,
-)
+@option("--bounds", "Limits of what is filled: 0,500 or, with an open end, 0,", options.LIMITS)
+@option("--method", "See `flfl methods`.", None, "flfl", shell_complete=options.complete_method)
 @options.method_options
+@option("--save-model", "Keep the run (.flfl, readable by you only; holds the noisy copies).", PATH)
 @option(
-    "--save-model", "Keep the run (.flfl, readable by you only; it holds the noisy copies).", PATH
+    "--warm-start", "Go on from a kept run; READINGS is its table with new rows at the end.", PATH
 )
-@option(
-    "--warm-start",
-    "Go on from a kept run: READINGS is that run's table with new rows at the end.",
-    PATH,
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Say what was understood and what would be done; write nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @options.seed_option
 @options.json_option
 def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any) -> None:
@@ -102,11 +72,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
             _print_plan(table, sensors, settings, outputs, as_json)
             return
         result = recover_table(
-            table,
-            sensors,
-            progress=lambda done, total: tell(f"round {done} of at most {total}", done, total),
-            warm_start=earlier,
-            **settings,
+            table, sensors, progress=output.rounds(tell), warm_start=earlier, **settings
         )
         tell("writing")
         output.write_recovery(outputs | kept, result, table, sensors, settings)
@@ -123,8 +89,7 @@ def _print_plan(
     """What was understood of a file, and what would be done with it."""
     from flfl.io.inspection import inspect_table
 
-    given = {name: settings.get(name) for name in ("max_gap", "bounds")}
-    rules = Rules.check(given | {"min_readings": settings["min_readings"]})
+    rules = Rules.check({name: settings.get(name) for name in Rules.model_fields})
     refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)
     found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())
