@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flfl.paper.graph import distances, laplacian, neighbor_weights
-from flfl.paper.objective import Observed, Weights, gradient, objective
+from flfl.paper.objective import Observed, Weights, gradient
 
 WEIGHTS = Weights(ridge=0.3, spatial=0.7, temporal=0.5)
 
@@ -16,6 +16,17 @@ def toy(seed=0, C=5, N=7, k=3, rate=0.6, symmetrize="none"):
     W = neighbor_weights(distances(rng.random((C, 2)), "metric"), 2, symmetrize=symmetrize)
     P, Q = rng.standard_normal((C, k)), rng.standard_normal((N, k))
     return Observed.of(Y, known), P, Q, laplacian(W)
+
+
+def objective(data, P, Q, L, weights):
+    """The paper's objective as it is written, with ``D`` as a matrix."""
+    N = len(Q)
+    D = np.eye(N, N - 1, -1) - np.eye(N, N - 1)
+    J, X = data.J, P @ Q.T
+    fit = (J * (data.Y - X) ** 2).sum()
+    ridge = (J @ (Q**2).sum(1)).sum() + (J.T @ (P**2).sum(1)).sum()
+    spatial, temporal = (J * (L @ X) ** 2).sum(), (J[:, :-1] * (X @ D) ** 2).sum()
+    return fit + weights.ridge * ridge + weights.spatial * spatial + weights.temporal * temporal
 
 
 def finite_differences(data, P, Q, L, weights, step=1e-6):

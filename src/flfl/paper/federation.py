@@ -41,19 +41,18 @@ Progress = Callable[[int, int], None]
 
 _FACTORS = {"Q": Field("float", ("slots", "rank"))}
 _STEP = {**_FACTORS, "eta": Field("float")}
+_SUM = Field("sum")
 _SCORES = ("train", "train_n", "held", "held_n", "bad")
 
 PROTOCOL: Protocol = {
-    "hello": Exchange(
-        {}, {"sensors": Field("sum"), "readings": Field("sum"), "turns": Field("int", ("*",))}
-    ),
+    "hello": Exchange({}, {"sensors": _SUM, "readings": _SUM, "turns": Field("int", ("*",))}),
     "start": Exchange({"scale": Field("float")}, {}),
-    "gradient": Exchange(_STEP, {"grad_Q": Field("sum", ("slots", "rank")), "bad": Field("sum")}),
+    "gradient": Exchange(_STEP, {"grad_Q": Field("sum", ("slots", "rank")), "bad": _SUM}),
     "turn": Exchange(
         {**_STEP, "sensor": Field("int")},
         {"grad_Q": Field("float", ("slots", "rank")), "bad": Field("float")},
     ),
-    "score": Exchange(_FACTORS, {name: Field("sum") for name in _SCORES}),
+    "score": Exchange(_FACTORS, dict.fromkeys(_SCORES, _SUM)),
     "keep": Exchange({}, {}),
     "restore": Exchange({}, {}),
     "finish": Exchange(_FACTORS, {}),
@@ -149,7 +148,6 @@ class _Watch:
 
     eta: float
     best: Array
-    held_rmse: float = np.inf
     stopped: bool = False
     notes: tuple[str, ...] = ()
     lowest_train: float = np.inf
@@ -174,8 +172,8 @@ def _judge(
         return replace(cut, notes=(*watch.notes, note)), "restore"
     clearly = held < (1 - plan.tolerance) * watch.lowest_held
     idle = 0 if clearly else watch.checks_without_gain + 1
-    lowest, rmse = min(watch.lowest_train, train), float(np.sqrt(held))
-    seen = replace(watch, held_rmse=rmse, lowest_train=lowest, checks_without_gain=idle)
+    lowest = min(watch.lowest_train, train)
+    seen = replace(watch, lowest_train=lowest, checks_without_gain=idle)
     if idle >= plan.patience:
         note = f"stopped after {t} rounds: the held-out error no longer falls"
         seen = replace(seen, stopped=True, notes=(*watch.notes, note))

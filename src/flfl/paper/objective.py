@@ -1,4 +1,4 @@
-"""The paper's objective and its gradient, as printed and as it should be.
+"""The gradient of the paper's objective, as printed and as it should be.
 
 For the C sensors of one region, with ``Omega`` the known entries::
 
@@ -71,27 +71,6 @@ class Observed:
         return E
 
 
-def objective(data: Observed, P: Array, Q: Array, L: Array, weights: Weights) -> float:
-    """The value of ``E(P, Q)`` above, for P (C, k), Q (N, k) and L (C, C).
-
-    Examples
-    --------
-    One sensor, two slots, rank one, no regulariser: (1 - 2)^2 + (5 - 4)^2.
-
-    >>> data = Observed.of(np.array([[1.0, 5.0]]), np.array([[True, True]]))
-    >>> one = np.ones((1, 1))
-    >>> objective(data, 2 * one, np.array([[1.0], [2.0]]), 0 * one, Weights())
-    2.0
-    """
-    fit = ((data.J * (data.Y - P @ Q.T)) ** 2).sum()
-    ridge = (data.per_sensor * P**2).sum() + (data.per_slot * Q**2).sum()
-    spatial = (data.J * (L @ P @ Q.T) ** 2).sum()
-    temporal = (data.J[:, :-1] * (P @ difference(Q).T) ** 2).sum()
-    return float(
-        fit + weights.ridge * ridge + weights.spatial * spatial + weights.temporal * temporal
-    )
-
-
 def gradient(
     data: Observed,
     P: Array,
@@ -101,9 +80,9 @@ def gradient(
     rule: Rule = "exact",
     rows: slice = slice(None),
 ) -> tuple[Array, Array]:
-    """Gradient of the objective for P, and the part of the chosen sensors for Q.
+    """Gradient of ``E`` for P, and the part of the chosen sensors for Q.
 
-    ``rule="exact"`` is the derivative of :func:`objective`. ``rule="paper"`` is the pair of
+    ``rule="exact"`` is the derivative of ``E`` above. ``rule="paper"`` is the pair of
     formulas as printed: ``c_ij = y_ij - p_i.q_j - z1 (L L^T)_i P q_j - z2 p_i (Q^T D D^T)_j`` on
     known entries, then ``-2 c_ij q_j + 2 lambda p_i`` and ``-2 c_ij p_i + 2 lambda q_j`` summed.
     The two agree when L is symmetric and every entry is known; otherwise the printed pair
