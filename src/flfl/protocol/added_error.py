@@ -1,10 +1,9 @@
 """The added error: how much noise each sensor's copies get, and what that guarantees.
 
 ``sigma_i`` is a multiple of the sensor's own leave-one-out error in time, or a number in the
-readings' units. All that is taken from clean readings stands on a ladder, so that it says little of
-them. The guarantees are about copies with Gaussian noise of standard deviation sigma on readings
-that differ by d. They are modest for large d, and there is none for slow events or events common to
-several sensors or quantities: those show more, with the square root of the number of readings.
+readings' units. All that is taken from clean readings is rounded up a ladder: it says little of
+them. The guarantees are about readings that differ by d. There is none for slow events or events
+common to several sensors: those show more, with the square root of the number of readings.
 """
 
 from __future__ import annotations
@@ -80,10 +79,9 @@ def medians(values: Array, known: Mask) -> Array:
 class Scale:
     """What sensors' noise is measured by: rungs of the ladder (m,), NaN where unknown.
 
-    It is taken from clean readings, so it is taken once: the store holds it from a sensor's first
-    copy on. Taken anew for every table, it would tell about the readings of each. It is the error
-    in time without the season (s) and with it (swing, at least s), the resolution on the
-    transformed scale (steps), and the transform's slope at the median reading.
+    It is taken once, at a sensor's first copy: taken anew for every table, it would tell about the
+    clean readings of each. It is the error in time without the season (s) and with it (swing, at
+    least s), the resolution on the transformed scale (steps), and the slope at the median reading.
     """
 
     s: Array
@@ -143,10 +141,9 @@ class AddedError:
     def sigma(self, s: Array, scale: Scale, transform: str, wish: float = 0.0) -> Array:
         """Added error of each sensor (m,) on the transformed scale; NaN: it stays at home.
 
-        ``sigma_i = ladder_up(max(multiple s_i, steps_i))``, or with units instead of the multiple,
-        converted by the slope. A sensor stays at home when nothing says how much to add: fewer
-        than 100 readings, or no error at all, and no ``units``. Nobody lowers an owner's setting:
-        a network's wish, a multiple, counts where it adds more.
+        ``sigma_i = ladder_up(max(multiple s_i, steps_i))``, or with units converted by the slope. A
+        sensor stays at home when nothing says how much to add. Nobody lowers an owner's setting: a
+        network's wish, a multiple, counts where it adds more.
         """
         bases = [multiple * s for multiple in (self.multiple, wish)]
         if self.units is not None:
@@ -163,8 +160,8 @@ class AddedError:
 def gaussian_dp(d: float, sigma: float, readings: int = 1) -> float:
     """The mu of mu-Gaussian differential privacy: ``mu = sqrt(w) d / sigma`` over w readings.
 
-    Guarantees: telling two tables apart that differ by at most d at w readings is at least as hard
-    as telling N(0, 1) from N(mu, 1), for whoever knows everything else.
+    Two tables that differ by at most d at w readings are at least as hard to tell apart as N(0, 1)
+    and N(mu, 1), for whoever knows everything else.
 
     Examples
     --------
@@ -219,9 +216,9 @@ def epsilon(mu: float, delta: float) -> float:
 def read_at_most(multiple: float) -> float:
     """Share (R^2) of a reading's unpredictable part that its copy shows: ``1 / (1 + beta^2)``.
 
-    For ``sigma = beta s``, s the sensor's leave-one-out error in time. It holds in the *mean over
-    readings* and for Gaussian residuals of variance at most s^2, against a reader who knows all
-    else. Skewed residuals and volatile hours show more; the limit of a spike may show less.
+    For ``sigma = beta s``, s the sensor's leave-one-out error in time: in the *mean over readings*,
+    for Gaussian residuals of variance at most s^2, against a reader who knows all else. Skewed
+    residuals and volatile hours show more.
 
     Examples
     --------

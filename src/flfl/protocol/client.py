@@ -71,7 +71,7 @@ class Run:
 
 @dataclass(frozen=True)
 class State:
-    """Where a site stands; ``seen`` is the hash of all questions so far, in their order."""
+    """Where a site stands; ``seen`` is the hash of all questions so far."""
 
     run: Run
     seen: bytes
@@ -95,29 +95,27 @@ class Published(State):
 
 
 @dataclass(frozen=True)
-class Released(State):
-    """Its part of the sums is given; it knows everybody's facts."""
+class _Informed(State):
+    """It knows everybody's facts."""
 
     network: Network
     offsets: Array
+
+
+class Released(_Informed):
+    """Its part of the sums is given."""
 
 
 @dataclass(frozen=True)
-class Fitted(State):
+class Fitted(_Informed):
     """It has fitted its loadings ``P`` and residual variances ``r`` at least once."""
 
-    network: Network
-    offsets: Array
     P: Array
     r: Array
 
 
-@dataclass(frozen=True)
-class Finished(State):
+class Finished(_Informed):
     """It has everybody's last loadings: nothing leaves any more."""
-
-    network: Network
-    offsets: Array
 
 
 S = TypeVar("S", bound=State)
@@ -290,10 +288,8 @@ def finish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
 def _fit(
     out: Outgoing, state: Released | Fitted, network: Network, code: str
 ) -> tuple[State, Answer]:
-    """Loadings of this site's sensors, from its copies and the public posterior.
-
-    Numbers that leave nothing to be computed are refused with the code.
-    """
+    """Loadings of this site's sensors, from its copies and the public posterior; numbers that leave
+    nothing to be computed are refused with the code."""
     run, offsets = state.run, state.offsets
     rows, there, C = _own_copies(out, run, network, offsets)
     J, sigma2 = there.astype(float), network.sigma2[rows]
@@ -340,22 +336,14 @@ def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "vote": vote,
-    "resume": resume,
-    "publish": publish,
-    "release": release,
-    "begin": begin,
-    "refit": refit,
-    "finish": finish,
+    handler.__name__: handler for handler in (vote, resume, publish, release, begin, refit, finish)
 }
 
 
 def bound(out: Outgoing, state: State) -> Array | None:
-    """What the public model leaves open of each sensor (m,) on the transformed scale, from copies.
-
-    The error of its copies, each left out, less the added error, corrected for the numbers that
-    were fitted; infinite for sensors with few copies. None before the pilot.
-    """
+    """What the public model leaves open of each sensor (m,) on the transformed scale: the error of
+    its copies, each left out, less the added error, corrected for the numbers that were fitted;
+    infinite for sensors with few copies. None before the pilot."""
     if not isinstance(state, Fitted):
         return None
     network = state.network
@@ -377,8 +365,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
 
 
 class Client:
-    """Answers questions with the handlers; asks the owner for copies when a question needs them.
-    ``state`` is where it stands in the run, ``outgoing`` what the owner has given out so far."""
+    """Answers questions with the handlers; asks the owner for copies when a question needs them."""
 
     def __init__(
         self,

@@ -35,11 +35,8 @@ def is_reading(raw: Array, known: Mask) -> Mask:
 
 @dataclass(frozen=True, repr=False)
 class Readings:
-    """Clean readings of a site's sensors (m, N), known at some slots. They stay at home.
-
-    ``ids`` are the sensors' permanent ids or aliases of them, ``instants`` (N,) the slots' UTC
-    seconds, strictly increasing, ``pin`` the network's transform, step, origin and season.
-    """
+    """Clean readings of a site's sensors (m, N), by ids or aliases and by UTC seconds (N,). They
+    stay at home. ``pin`` is the network's transform, step, origin and season."""
 
     ids: tuple[str, ...]
     instants: Index
@@ -59,9 +56,8 @@ class Readings:
 
 @dataclass(frozen=True)
 class Copies:
-    """What a site publishes of its readings: copies on the transformed scale (m, N), NaN
-    where there is none, their added errors (m, N), and each sensor's published error in time
-    (m,)."""
+    """Copies on the transformed scale (m, N), NaN where there is none, their added errors (m, N),
+    and each sensor's published error in time (m,)."""
 
     values: Array
     sigma: Array
@@ -110,10 +106,7 @@ def running_mean(y: Array) -> int:
 
 
 def same_readings(tags: Words, others: Mapping[str, Words]) -> str | None:
-    """The first of some sensors whose tags are equal to ``tags`` at most of their common stamps.
-
-    Leave out (tag 0) the stamps whose reading equals the one before it: sensors that are stuck, or
-    that all read zero, are not one sensor.
+    """The first of some sensors with equal tags (0: none) at most of their common stamps.
 
     Examples
     --------
@@ -140,11 +133,10 @@ def limit_in_order(
     clean reading but its own enters a copy.
 
     Z (m, N) are transformed readings, ``noise`` standard normals for them, ``new`` where a copy is
-    to be made, sigma and s (m,) the added error and the error in time; ``instants`` (N,) and
-    ``step`` are in seconds; ``start`` holds the instants of the last copies, and the forecasts and
-    variances after them (m,). ``redraw`` gives noise for limited values, from (slot, sensors,
-    values): what enters defines the copy. With the noise of the reading itself, a second copy under
-    another limit would show it.
+    to be made, s (m,) the error in time; ``instants`` (N,) and ``step`` are in seconds; ``start``
+    holds the instants of the last copies, and the forecasts and variances after them (m,).
+    ``redraw`` gives noise for limited values, from (slot, sensors, values): with the noise of the
+    reading itself, a second copy under another limit would show it.
 
     Examples
     --------
@@ -183,9 +175,8 @@ def limit_in_order(
 class Copier:
     """Makes a site's copies, with its secret, into its store.
 
-    Guarantees: a reading has one copy, whatever the table says later; no clean reading but its own
-    enters a copy; without the secret nothing beyond the copy is learnt from its noise. What comes
-    late, at or before a sensor's last copy, is not copied: it is used at home.
+    A reading has one copy, whatever the table says later, and no clean reading but its own enters
+    it. What comes late, at or before a sensor's last copy, is not copied: it is used at home.
 
     Examples
     --------
@@ -208,10 +199,9 @@ class Copier:
     ) -> Copies:  # fmt: skip
         """The copies of a whole table: stored ones, and new ones for readings in ``slots``.
 
-        ``sigma`` (m,) is the added error of new copies, NaN for sensors that stay at home; ``s``
-        (m,) is the error in time, for which the added error stands in where it is unknown or 0.
-        ``held`` (m, 5) is what the store is to hold of sensors without copies so far: the error in
-        time to publish and the four numbers of their scale; from ``s`` if not given.
+        ``sigma`` (m,) is the added error of new copies, NaN for sensors that stay at home, ``s``
+        (m,) the error in time. ``held`` (m, 5) is what the store is to hold of sensors without
+        copies so far: the error in time to publish and their scale; from ``s`` if not given.
         """
         ids, instants = readings.ids, readings.instants
         s = ladder_up(np.where((s > 0) & np.isfinite(sigma), s, sigma))

@@ -50,11 +50,8 @@ create trigger block_kept before delete on block begin select raise(abort, 'appe
 
 
 class CopyError(FLFLError):
-    """A copy cannot be made or found.
-
-    The message is for the owner. Others get at most the ``code``, one of a fixed list: it says
-    nothing of a reading. ``sensor`` is the one that could stay at home instead.
-    """
+    """A copy cannot be made or found. The message is for the owner; the ``code`` says nothing of a
+    reading. ``sensor`` is the one that could stay at home instead."""
 
     def __init__(self, code: Code, message: str, sensor: str | None = None) -> None:
         super().__init__(code, message, sensor)
@@ -91,9 +88,9 @@ def connect(path: str | Path) -> sqlite3.Connection:
 class CopyStore:
     """The copies of one site, in an existing file or in memory.
 
-    Guarantees: a (sensor, instant) has one copy, which is never changed nor taken back; an append
-    is there as a whole, on the disk, or not at all. The marker counts what was written: an older
-    state of the store is not opened with it.
+    A (sensor, instant) has one copy, which is never changed nor taken back; an append is on the
+    disk as a whole, or not at all. The marker counts what was written: an older state of the store
+    is not opened with it.
 
     Examples
     --------
@@ -221,8 +218,8 @@ class CopyStore:
         return str(rows[0][0]) if rows else sensor
 
     def alias(self, new: str, old: str) -> None:
-        """From now on ``new`` reads and writes as ``old``. A sensor may be an alias of itself: an
-        instrument of its own, however much it reads like another one."""
+        """From now on ``new`` reads and writes as ``old``. A sensor that is an alias of itself is
+        an instrument of its own, however much it reads like another one."""
         old = self.permanent(old)
         with self.transaction():
             other = self._run("select old from alias where new = ?", new)

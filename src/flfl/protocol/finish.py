@@ -27,15 +27,13 @@ from flfl.protocol.owner import Table, digests
 
 @dataclass(frozen=True)
 class Effort:
-    """How an owner finishes: ``boost`` (trees), ``coverage`` of the intervals, ``period`` of slots
-    that the trees know as hour or month, ``seed`` of its draws, slots ``per_hour`` (1 where a slot
-    is longer)."""
+    """How an owner finishes."""
 
-    boost: bool = True
-    coverage: float = 0.9
-    period: int = 0
+    boost: bool = True  # with trees
+    coverage: float = 0.9  # of the intervals
+    period: int = 0  # of slots, that the trees know as hour or month
     seed: int = 0
-    per_hour: float = 1.0
+    per_hour: float = 1.0  # slots; 1 where a slot is longer
 
 
 class OwnPart(NamedTuple):
@@ -93,10 +91,8 @@ def finish_at_home(
 
 
 def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None:
-    """What an owner that was away has in the release, from its store.
-
-    None where it has nothing in it, or has other sensors now.
-    """
+    """What an owner that was away has in the release, from its store; None where it has nothing in
+    it, or has other sensors now."""
     row_of = {digest.tobytes(): n for n, digest in enumerate(network.sensors)}
     rows = np.array([row_of.get(digest.tobytes(), -1) for digest in digests(table.ids)])
     if (rows < 0).any() or not network.known[rows].any():
@@ -143,11 +139,9 @@ def _shared(
 def published(network: Network, post: Posterior, ids: Sequence[str], copies: Array) -> Array:
     """A site's sensors from its copies and the public model, in the readings' units (m, N).
 
-    A copy where there is one, ``p . m`` of the public posterior elsewhere, both back on the scale
-    of the readings, to six significant digits. NaN for a sensor that stayed at home.
-
-    Guarantees: a function of the copies and of public numbers. Tables with equal copies give equal
-    bytes, whatever their readings.
+    A copy where there is one, ``p . m`` of the public posterior elsewhere, to six significant
+    digits; NaN for a sensor that stayed at home. Tables with equal copies give equal bytes,
+    whatever their readings.
     """
     at = {sensor.tobytes(): row for row, sensor in enumerate(network.sensors)}
     rows, N = np.array([at[sensor.tobytes()] for sensor in digests(ids)]), network.n_slots

@@ -1,12 +1,9 @@
 """Journals: a coordinator and a site that can be killed at any moment and go on with the same bits.
 
-Both state machines follow from their secrets and from what they accepted. So what they accept is
-written down before anything follows from it, and a new process is told all of it again: replaying
-a journal is a fold.
-
-* A coordinator's journal holds every message that it accepted and every site that it gave up.
-* A site's journal holds every question that it answered, with the hash of the answer. A question
-  that comes again is answered with the same bytes; another question of that number is refused.
+Both state machines follow from their secrets and from what they accepted. So that is written down
+before anything follows from it, and a new process is told all of it again. A coordinator's journal
+holds every message that it accepted and every site that it gave up; a site's journal every question
+that it answered, with the hash of the answer.
 """
 
 from __future__ import annotations

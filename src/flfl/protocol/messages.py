@@ -1,13 +1,11 @@
 """Questions and answers: what each may hold, their byte form, and numbers that are to be summed.
 
 A message is :mod:`flfl.codec` under a version and a check against accidents (against malice there
-are signatures). A receiver decodes it against the *schema* of its kind and against the dimensions
-it already knows, so a message of a wrong version, shape, type or size, or with a number that is
-not finite, is refused before any of it is used.
+are signatures). One of a wrong version, shape, type or size, or with a number that is not finite,
+is refused before any of it is used.
 
-Numbers that are to be added up travel as 64-bit integers, multiples of 2^-30. Integer addition is
-associative: a sum does not depend on the order in which answers arrive, nor on how sensors are
-grouped into sites.
+Numbers that are to be added up travel as 64-bit integers, multiples of 2^-30: a sum does not depend
+on the order of the answers, nor on how sensors are grouped into sites.
 """
 
 from __future__ import annotations
@@ -164,11 +162,8 @@ _SECURE_KINDS = {
 
 
 def bytes_by_kind(data: bytes) -> dict[str, int]:
-    """How many bytes of a message belong to which kind, the message's own kind first.
-
-    What secure sums add is counted apart from what they carry: ``keys``, ``shares`` (with vaults
-    and commitments) and ``unmask``.
-    """
+    """How many bytes of a message belong to which kind, its own first. What secure sums add counts
+    apart: ``keys``, ``shares`` (with vaults and commitments) and ``unmask``."""
     if not data.startswith(wire.FORM):
         return {str(unwrap(_FORM, VERSION, data)[3]): len(data)}
     frame = wire.decode(data)
@@ -211,13 +206,7 @@ def from_fixed(values: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def add(terms: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Exact sum of integer arrays of one shape; refuses to wrap around.
-
-    Examples
-    --------
-    >>> add([np.array([1]), np.array([2])]).tolist()
-    [3]
-    """
+    """Exact sum of integer arrays of one shape; refuses to wrap around."""
     if len({term.shape for term in terms}) > 1:
         raise OutOfRangeError("the sites' answers have different shapes")
     room, stack = np.iinfo(np.int64).max // len(terms), np.stack(terms)

@@ -48,20 +48,16 @@ class NoiseKey:
 
         ``n = Phi^-1(u)``, u from 52 bits of ``AES_key(instant, reading)`` and
         ``key = BLAKE2b_secret("noise", sensor, context)``; the context is whatever else defines
-        the copy: its transform and its added error.
-
-        Guarantees: the same arguments give the same numbers, whatever else is asked for with them;
-        without the secret the numbers cannot be distinguished from independent ones.
+        the copy: its transform and its added error. Without the secret the numbers cannot be
+        distinguished from independent ones.
         """
         words = self._words(("noise", sensor, *context), instants, readings)
         # 52 bits and a half: 53 would round the topmost word up to u = 1, an infinite number.
         return np.asarray(ndtri(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52))
 
     def tags(self, instants: Index, readings: Array) -> Words:
-        """A tag of each (instant, reading) (n,), never 0: equal for whichever sensor reports it.
-
-        Tags stay at home. They show that two sensors are one, without the readings being stored.
-        """
+        """A tag of each (instant, reading) (n,), never 0, whichever sensor reports it. Tags stay at
+        home: they show that two sensors are one, without the readings being stored."""
         return np.maximum(self._words(("tag",), instants, readings), np.uint64(1))
 
     def _words(self, purpose: Context, instants: Index, readings: Array) -> Words:

@@ -88,9 +88,8 @@ class Owner:
     ) -> Outgoing:
         """Copies until the end of a stretch of slots, made once and for ever.
 
-        Of the readings' scale nothing counts but a rung of the ladder, whatever multiple of it a
-        network wishes for: else many wishes would find the scale itself. And it counts once, at
-        a sensor's first copy: else many windows would find the readings.
+        Of the readings' scale a rung of the ladder counts, else many wishes would find the scale
+        itself; and it counts once, at a sensor's first copy, else many windows would find readings.
 
         ``units`` are the agreed transform and season, ``wish`` the network's added error, a
         multiple, ``bound`` (m,) what the public model leaves open of each sensor, from copies.

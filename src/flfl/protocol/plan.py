@@ -17,23 +17,18 @@ from flfl.model.transforms import TRANSFORMS, Transform
 class Plan:
     """Public settings of a network.
 
-    The added error is the network's wish, a multiple of each sensor's own error in time; an owner's
-    own setting is a floor. ``share`` numbers are released for each reading, there are ``rank``
-    factors at the most, and the number of rounds is fixed, so it tells nothing. The share ``pilot``
-    of the slots is released first, to learn how little noise is enough. Where transform or season
-    is None the sites vote, on the season ``period`` or none, in slots. ``box`` holds the corners of
-    the published map, if there are positions.
+    Where transform or season is None the sites vote, on the season ``period`` or none, in slots.
     """
 
-    added_error: float = 1.0
-    share: float = 0.5
-    rank: int = 20
-    rounds: int = 5
-    pilot: float = PILOT_SHARE
+    added_error: float = 1.0  # the network's wish, a multiple; an owner's own setting is a floor
+    share: float = 0.5  # numbers released for each reading
+    rank: int = 20  # factors, at the most
+    rounds: int = 5  # a fixed number tells nothing
+    pilot: float = PILOT_SHARE  # of the slots is released first, to learn how little noise will do
     transform: Transform | None = None
     season: int | None = None
     period: int = 0
-    box: Box | None = None
+    box: Box | None = None  # corners of the published map
 
     def __post_init__(self) -> None:
         box = () if self.box is None else np.ravel(self.box).tolist()
@@ -67,11 +62,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Pin:
-    """How a sensor's readings are copied, the same for ever: another way gives second copies.
-
-    The season is no part of a copy. It is held as well: what a sensor's error in time is without
-    one season and without another would tell about its readings.
-    """
+    """How a sensor's readings are copied, the same for ever: another way gives second copies. So is
+    the season: errors in time without one season and without another tell about the readings."""
 
     transform: str
     step_seconds: int

@@ -40,25 +40,20 @@ class NobodyLeftError(FLFLError):
 class Coordination:
     """One run at the coordinator.
 
-    Slots are added to the run ``earlier``, if there is one; ``positions`` (N,) are their elapsed
-    steps. ``progress`` is called with (round, rounds). ``verify`` raises an `FLFLError` for (site,
-    signature, text) where the signature is not the site's: with it, a site that signs wrongly is
-    set aside instead of stopping the others. ``network`` is the public state so far; after the run,
-    what anybody may keep. ``sizes`` are dimensions of the answers to come, for a
-    :class:`~flfl.protocol.session.Coordinator`. Parties in one process may share what ``infer``
-    computes. ``seen`` is the hash of all questions so far.
+    ``verify`` raises an `FLFLError` for (site, signature, text) where the signature is not the
+    site's: with it, a site that signs wrongly is set aside instead of stopping the others.
     """
 
     plan: Plan
-    positions: Array
+    positions: Array  # (N,) elapsed steps of the slots
     traffic: Traffic
-    earlier: Network | None = None
-    progress: Progress | None = None
+    earlier: Network | None = None  # the run that slots are added to
+    progress: Progress | None = None  # is called with (round, rounds)
     verify: Verify | None = None
-    network: Network | None = None
-    sizes: dict[str, int] = field(default_factory=dict)
-    infer: Inference = public.posterior
-    seen: bytes = bytes(32)
+    network: Network | None = None  # the public state so far; in the end, what anybody may keep
+    sizes: dict[str, int] = field(default_factory=dict)  # dimensions of the answers to come
+    infer: Inference = public.posterior  # parties in one process may share what it computes
+    seen: bytes = bytes(32)  # the hash of all questions so far
 
     def program(self) -> Program:
         """The questions of the run."""

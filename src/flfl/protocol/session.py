@@ -40,9 +40,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class Replies:
-    """What a program gets back: sums over the sites of the answer's summable arrays, as floats; the
-    other arrays of each site (public facts, or the paper's plain uploads); and whose answers are in
-    the total, fewer than were asked where some dropped."""
+    """What a program gets back: sums over the sites, as floats; the other arrays of each site; and
+    whose answers are in the total, fewer than were asked where some dropped."""
 
     total: Mapping[str, np.ndarray]
     by_site: Mapping[str, Mapping[str, np.ndarray]]
@@ -137,8 +136,7 @@ class Coordinator:
         return self._go_on(come)
 
     def can_lose(self, site: str) -> bool:
-        """Whether the run could go on without a site: enough are left, and it is not one that the
-        question under way cannot do without."""
+        """Whether the run could go on without a site."""
         if site not in self.sites or len(self.sites) < 2:
             return False
         if self._waiting == (site,) and site not in self._answers:
@@ -147,8 +145,7 @@ class Coordinator:
 
     @property
     def broken(self) -> bool:
-        """Whether the run is over because of an error: not a message that was refused, but the
-        program, or a sum that cannot be opened."""
+        """Whether the run is over: the program failed, or a sum cannot be opened."""
         return self._broken or (self._security is not None and self._security.phase == "failed")
 
     def _go_on(self, come: list[Envelope] | Outcome) -> list[Envelope]:
@@ -226,8 +223,7 @@ class SiteProgram(Interface):
 
 @dataclass(frozen=True)
 class SiteState:
-    """How far a site is: the run it is in, the last question it took, and the sites for which the
-    sums under way were prepared."""
+    """The run a site is in, its last question, and for which sites its sums were prepared."""
 
     run: str | None = None
     number: int = 0

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 class Traffic:
     """Bytes and messages by kind, from the sites (up) and to them (down).
 
-    What secure sums add is counted apart as ``keys``, ``shares`` and ``unmask``. ``rounds`` are
-    training rounds (checks and greetings are none), ``exchanges`` are counted by kind of question,
-    ``numbers`` are independent numbers about readings that were released, and ``notes`` are plain
-    sentences on what the run did by itself (a cut step, an early stop).
+    ``rounds`` are training rounds, ``exchanges`` are counted by kind of question, ``numbers`` are
+    independent numbers about readings that were released, and ``notes`` are plain sentences on what
+    the run did by itself.
 
     Examples
     --------

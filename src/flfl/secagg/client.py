@@ -28,8 +28,8 @@ from flfl.secagg.wire import Frame, decode, encode
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that came with a secure sum, to be handed back to :meth:`SecureClient.mask`, and
-    the shares held of the members' secrets: of the self-mask's secret and of the vault's key."""
+    """A question to be handed back to :meth:`SecureClient.mask`, and the shares held of the
+    members' secrets: of the self-mask's secret and of the vault's key."""
 
     question: bytes = field(repr=False)
     number: int
@@ -75,8 +75,8 @@ class _Answered:
 class SecureClient:
     """Hides a site's numbers in sums.
 
-    ``secret`` is of this run and of nothing else. All of the run's keys and masks come from it, so
-    that a site that was interrupted can be as it was; None takes fresh randomness.
+    All keys and masks of the run come from ``secret``, which is of this run alone, so that a site
+    that was interrupted can be as it was; None takes fresh randomness.
 
     Guarantees
     ----------
@@ -139,14 +139,10 @@ class SecureClient:
         joined = np.concatenate([np.zeros(0, np.int64), *(np.ravel(array) for array in arrays)])
         words = to_ring(joined, len(self._roster.names))
         seeds = [(expand(ready.secret, b"self mask" + asked.view), 1)]
-        seeds += [
-            (
-                expand(expand(pair.masks, b"seed"), b"pair mask" + asked.view),
-                1 if name > self.name else -1,
-            )
-            for name, pair in ready.pairs.items()
-            if name in asked.held
-        ]
+        for name, pair in ready.pairs.items():
+            if name in asked.held:
+                seed = expand(expand(pair.masks, b"seed"), b"pair mask" + asked.view)
+                seeds.append((seed, 1 if name > self.name else -1))
         add_streams(words, seeds)
         parts = np.split(words, np.cumsum([np.size(array) for array in arrays])[:-1])
         masked = [part.reshape(np.shape(a)) for part, a in zip(parts, arrays, strict=True)]
@@ -168,24 +164,18 @@ class SecureClient:
             keys[own.site] = own.sections["keys"]
         self._roster.enough(len(keys))
         network = Network.of(self._roster, state.run, keys)
-        pairs = {
-            name: agree(
-                state.keys, keys[name], self._roster.digest, state.run, *sorted((self.name, name))
-            )
-            for name in network.neighbours[self.name]
-        }
+        salt, pairs = self._roster.digest, {}
+        for name in network.neighbours[self.name]:
+            both = sorted((self.name, name))
+            pairs[name] = agree(state.keys, keys[name], salt, state.run, *both)
         # The run's X25519 keys have done their work: what is not kept cannot be taken.
         self._state, sections = self._prepared(state.run, network, network.present, 1, pairs)
         return self._signed("shares", state.run, 1, sections)
 
     def _prepared(
-        self,
-        run: str,
-        network: Network,
-        alive: Collection[str],
-        number: int,
+        self, run: str, network: Network, alive: Collection[str], number: int,
         pairs: Mapping[str, Pair],
-    ) -> tuple[_Ready, dict[str, object]]:
+    ) -> tuple[_Ready, dict[str, object]]:  # fmt: skip
         """Fresh secrets for a sum, and the sections that carry their shares, and the vault."""
         holders, threshold = network.holders[self.name], network.threshold
         points = [self._roster.position[name] + 1 for name in holders]
@@ -197,20 +187,18 @@ class SecureClient:
             shares.append(shamir.split(secrets[-1], threshold, points, noise))
         both = dict(zip(holders, zip(*shares, strict=True), strict=True))
         seeds = [expand(pair.masks, b"seed") for pair in pairs.values()]
-        mine = b"from " + self.name.encode()
         committed = [*zip(("self", "vault"), secrets, strict=True), *(("pair", s) for s in seeds)]
+        boxes = []
+        for name, pair in pairs.items():
+            key = expand(pair.channel, b"from " + self.name.encode())
+            boxes.append(sealed(key, b"".join(both[name]), run, number, self.name, name))
         sections: dict[str, object] = {
-            "boxes": [
-                sealed(
-                    expand(pair.channel, mine), b"".join(both[name]), run, number, self.name, name
-                )
-                for name, pair in pairs.items()
-            ],
+            "boxes": boxes,
             "vault": sealed(secrets[1], b"".join(seeds), run, number, self.name, "vault"),
             "commitments": [digest("commitment", use, secret) for use, secret in committed],
         }
-        own = both[self.name]
-        return _Ready(run, network, alive, number, pairs, secrets[0], own), sections
+        ready = _Ready(run, network, alive, number, pairs, secrets[0], both[self.name])
+        return ready, sections
 
     # --- one sum -----------------------------------------------------------------------------
 
@@ -224,9 +212,8 @@ class SecureClient:
         held = {self.name: ready.own}
         for name, box in zip(senders, boxes, strict=True):
             problem = f"{self.name}: the shares of {name!r} were changed or belong to another sum"
-            about = (ready.run, ready.number, name, self.name)
             key = expand(ready.pairs[name].channel, b"from " + name.encode())
-            text = opened(key, box, problem, *about)
+            text = opened(key, box, problem, ready.run, ready.number, name, self.name)
             held[name] = (text[: shamir.SHARE_BYTES], text[shamir.SHARE_BYTES :])
         question = frame.sections["question"]
         view = ready.network.view(ready.number, present, question)

@@ -25,8 +25,7 @@ LEAST_SITES = 3
 
 
 class SecureSumError(FLFLError):
-    """A message or a request that the protocol does not allow; nothing has changed. No message
-    ever quotes a key, a seed, a share or a reading."""
+    """What the protocol does not allow; nothing has changed. The text quotes no secret."""
 
 
 class BelowThresholdError(SecureSumError):
@@ -39,15 +38,13 @@ def digest(*parts: bytes | str | int) -> bytes:
 
 
 def expand(key: bytes, info: bytes) -> bytes:
-    """HKDF-Expand with SHA-256 (RFC 5869), 32 bytes: ``HMAC(key, info | 0x01)``. Different
-    information gives unrelated keys; a derived key does not tell the key above it."""
+    """HKDF-Expand with SHA-256 (RFC 5869), 32 bytes: ``HMAC(key, info | 0x01)``."""
     return hmac.digest(key, info + b"\x01", "sha256")
 
 
 def draw(secret: bytes | None, size: int, *use: str | int) -> bytes:
-    """Random bytes for one use: the operating system's, or from one secret of a run. From a secret
-    the same use gives the same bytes, so that a site which was interrupted answers again what it
-    answered before; any other use gives unrelated bytes."""
+    """Random bytes for one use: the operating system's, or from one secret of a run. Then the same
+    use gives the same bytes, so that an interrupted site answers again what it answered before."""
     if secret is None:
         return os.urandom(size)
     return hashlib.shake_256(pack([PROTOCOL, secret, *use])).digest(size)
@@ -174,9 +171,8 @@ class Roster:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two keys that a site and its neighbour share for one sum: for masks, for shares. The pair's
-    mask has the seed ``expand(masks, "seed")``, and what one of them sends to the other is under
-    the key ``expand(channel, "from " + sender)``.
+    """Two keys that a site and its neighbour share for one sum: ``expand(masks, "seed")`` is the
+    seed of their mask, ``expand(channel, "from " + sender)`` the key of what one sends the other.
     From the keys of the next sum (:meth:`step`) these cannot be computed."""
 
     masks: bytes = field(repr=False)

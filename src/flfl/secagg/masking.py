@@ -26,9 +26,8 @@ _NONCE = bytes(12)
 def add_streams(total: Words, seeds: Iterable[tuple[bytes, int]]) -> None:
     """``total += sum_s sign_s * PRG(seed_s)`` modulo 2^64, in place.
 
-    ``PRG`` is AES-256 in counter mode from zero, read as little-endian 64-bit words, the same on
-    every machine. A seed is used for one stream only; without it the result is computationally
-    indistinguishable from uniform words.
+    ``PRG`` is AES-256 in counter mode from zero, read as little-endian 64-bit words. A seed is used
+    for one stream only; without it the result cannot be distinguished from uniform words.
 
     Examples
     --------

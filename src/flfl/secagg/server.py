@@ -41,9 +41,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a site published about its secrets of one sum: encrypted shares by the neighbour who
-    can open them; the vault, which is its pair seeds under a key of which the neighbours hold
-    shares; commitments to its self-mask's secret, to the vault's key and to each pair seed."""
+    """A site's secrets of one sum: encrypted shares by the neighbour who can open them; the vault
+    (its pair seeds under a key of which the neighbours hold shares); commitments to its self-mask's
+    secret, to the vault's key and to each pair seed."""
 
     boxes: Mapping[str, bytes]
     vault: bytes
@@ -54,8 +54,7 @@ class Prepared:
 
 @dataclass
 class _Sum:
-    """The sum under way. ``selves`` and ``vaults`` are the shares that were revealed, by the site
-    whose secret they belong to and by their point."""
+    """The sum under way, with the shares that were revealed by owner of the secret and point."""
 
     members: tuple[str, ...]
     prepared: Mapping[str, Prepared]
@@ -141,11 +140,8 @@ class SecureServer:
                 self._add(frame)
                 self._got[site] = None
             case "consent":
-                agreed = {
-                    "view": self._sum.view,
-                    "survivors": self._roster.pack(self._sum.survivors),
-                }
-                if sections != agreed:
+                survivors = self._roster.pack(self._sum.survivors)
+                if sections != {"view": self._sum.view, "survivors": survivors}:
                     raise SecureSumError(f"{site}: agrees on something else than was asked")
                 self._got[site] = data
             case "shares" | "unmask":
@@ -154,8 +150,7 @@ class SecureServer:
         return self._advance()
 
     def absent(self, site: str) -> list[Envelope] | Outcome:
-        """A site is gone for good; returns what to send now, or the sum that this finishes. When
-        too few are left, the run is over."""
+        """A site is gone for good; returns what to send now, or the sum that this finishes."""
         if site not in self._roster.keys:
             raise SecureSumError(f"{site!r} is not in the roster")
         self.sites = tuple(name for name in self.sites if name != site)
@@ -250,8 +245,8 @@ class SecureServer:
 
         ``total - sum_{u in survivors} PRG(self_u) -+ sum_{d dropped} sum_{u} PRG(s_ud)``
 
-        Every secret is checked against its owner's commitment before it is used: a wrong share or
-        a wrong vault is an error that names the site, never a wrong sum.
+        Every secret is checked against its owner's commitment: a wrong share or vault is an error
+        that names the site, never a wrong sum.
         """
         assert sum_.total is not None
         seeds: list[tuple[bytes, int]] = []
@@ -265,18 +260,14 @@ class SecureServer:
                 continue
             key = self._joined(name, "vault", sum_.vaults, prepared.vault_key)
             problem = f"the vault of {name!r} does not open with its own key"
-            about = (self._run, self._number, name, "vault")
-            text = opened(key, prepared.vault, problem, *about)
+            text = opened(key, prepared.vault, problem, self._run, self._number, name, "vault")
             vault = {other: text[32 * i : 32 * i + 32] for i, other in enumerate(mine)}
             for other, seed in vault.items():
                 if digest("commitment", "pair", seed) != prepared.pairs[other]:
                     raise SecureSumError(f"the vault of {name!r} holds a seed it did not commit to")
-            # A survivor before the dropped site in the order added their mask, one after it
-            # subtracted it.
-            seeds += [
-                (expand(vault[other], b"pair mask" + sum_.view), -1 if other < name else 1)
-                for other in left
-            ]
+            for other in left:  # before the dropped site it added the mask, after it subtracted
+                seed = expand(vault[other], b"pair mask" + sum_.view)
+                seeds.append((seed, -1 if other < name else 1))
         add_streams(sum_.total, seeds)
         total = from_ring(sum_.total, len(sum_.survivors), len(self._roster.names))
         ends = np.cumsum([math.prod(shape) for shape in sum_.shapes])

@@ -23,10 +23,8 @@ def split(
     """Shares of a secret of 32 bytes, one for each point (positive, small, distinct).
 
     The secret is the value at 0 of a random polynomial of degree ``threshold - 1``, made from
-    ``noise``: :data:`NOISE_BYTES` for each degree, the operating system's where none are given.
-
-    Any ``threshold`` shares give the secret back (:func:`join`). Fewer are independent of it: for
-    every other secret there are as many polynomials through them.
+    ``noise``: :data:`NOISE_BYTES` for each degree, the operating system's where none are given. Any
+    ``threshold`` shares give the secret back (:func:`join`); fewer are independent of it.
 
     Examples
     --------
@@ -56,8 +54,7 @@ def split(
 def weights_at_zero(points: tuple[int, ...]) -> list[int]:
     """Lagrange's weights: ``f(0) = sum_j weights[j] f(points[j])`` modulo the prime.
 
-    ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``. They depend on the points only, so secrets
-    shared among the same holders use the same weights.
+    ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``.
 
     Examples
     --------
