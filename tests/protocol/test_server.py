@@ -13,7 +13,6 @@ from flfl.protocol.messages import Answer, decode, encode
 from flfl.protocol.owner import digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
-from flfl.protocol.server import NobodyLeftError
 from worlds import BOX, NAMES, PLAN, Federation, federation, table
 
 LIAR = "c"
@@ -139,7 +138,7 @@ def test_a_site_without_sensors_and_one_without_readings_take_part():
 
 
 def test_where_nobody_has_a_sensor_there_is_nothing_to_release():
-    with pytest.raises(NobodyLeftError, match="no site published anything"):
+    with pytest.raises(FLFLError, match="no site published anything"):
         Federation({name: table(name, m=0, n=200) for name in NAMES}).carry()
 
 

@@ -57,16 +57,14 @@ class Refusal(FLFLError):  # noqa: N818 - it is an answer, not a fault
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change in a run: the site's name, the elapsed steps of its slots (N,), who
-    signs for it (nobody without secure sums), how it computes the posterior of the factors (parties
-    in one process may share that), and whether slots are added to an earlier run."""
+    """What does not change in a run."""
 
-    name: str
+    name: str  # of the site
     plan: Plan
-    positions: Array
-    signer: SecureClient | None = None
-    infer: Inference = public.posterior
-    resumed: bool = False
+    positions: Array  # (N,) elapsed steps of the slots
+    signer: SecureClient | None = None  # nobody without secure sums
+    infer: Inference = public.posterior  # parties in one process may share what it computes
+    resumed: bool = False  # whether slots are added to an earlier run
 
 
 @dataclass(frozen=True)
@@ -191,12 +189,11 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
 
 
 def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
-    """The network so far, and the transform, season and stretch that a question to publish asks
-    for, if they are right."""
+    """The network so far, and the units and stretch that a question asks for, if right."""
     choices, number = state.run.plan.units(), int(body["units"])
     _need(0 <= number < len(choices), UNITS)
-    _need(isinstance(state, Joined | Fitted), ORDER)
-    assert isinstance(state, Joined | Fitted)
+    if not isinstance(state, Joined | Fitted):
+        raise Refusal(ORDER)
     network, units = state.network, choices[number]
     start, stop = int(body["start"]), int(body["stop"])
     after = 0 if network is None else network.n_slots
@@ -381,9 +378,8 @@ class Client:
         self.sizes: Mapping[str, int] = {}
 
     def answer(self, kind: str, body: Body) -> Answer:
-        """Answer one question; after a refusal it stands where it stood. The owner gives out its
-        vote, or the copies of one more stretch. Whatever goes wrong with the readings, others get
-        one code; the reason stays at home."""
+        """Answer one question; a refusal changes nothing. Whatever goes wrong with the readings,
+        others get one code; the reason stays at home."""
         run = self.state.run
         if kind == "vote" and isinstance(self.state, Joined):
             self.outgoing = self.owner.vote(run.plan.units())

@@ -244,11 +244,9 @@ class Copier:
 
         def redraw(slot: int, sensors: Index, limited: Array) -> Array:
             now = instants[slot : slot + 1]
-            drawn = [
-                self._noise.normals(ids[n], (*contexts[n], "limited"), now, limited[j : j + 1])
-                for j, n in enumerate(sensors)
-            ]
-            return np.concatenate(drawn)
+            about = [(ids[n], (*contexts[n], "limited"), now) for n in sensors]
+            drawn = zip(about, limited[:, None], strict=True)
+            return np.concatenate([self._noise.normals(*own, value) for own, value in drawn])
 
         ends = [self.store.last(sensor) or (0, 0.0, UNKNOWN) for sensor in ids]
         at, value, variance = (np.array(column) for column in zip(*ends, strict=True))

@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 class JournalError(FLFLError):
-    """An entry could not be written down, so nothing may follow from it."""
+    """An entry could not be written, so nothing may follow from it."""
 
 
 class ReplayError(FLFLError):
@@ -109,10 +109,9 @@ class Journal:
             path.with_name(path.name + end).unlink(missing_ok=True)
 
     def _damaged(self, problem: str) -> InputError:
+        problem = f"the journal cannot be used: {problem}"
         remedy = "Restore the file, or move it away to begin the run anew"
-        return InputError(
-            f"the journal cannot be used: {problem}", where=str(self.path), remedy=remedy
-        )
+        return InputError(problem, where=str(self.path), remedy=remedy)
 
 
 class DurableSite:

@@ -132,10 +132,8 @@ class Network:
 def found(
     plan: Plan, facts: Mapping[str, Facts], units: tuple[str, int], positions: Array
 ) -> Network:
-    """A new network, before its first release, from what each site publishes.
-
-    ``units`` are the transform and the season. Where places coincide there is no map, for ever.
-    """
+    """A new network, before its first release; ``units`` are the transform and the season. Where
+    places coincide there is no map, for ever."""
     variance = np.concatenate([fact.variance for fact in facts.values()])
     places = np.concatenate([fact.places for fact in facts.values()])
     M, varies = len(places), variance > 0
@@ -155,18 +153,13 @@ def found(
 
 
 def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
-    """The network with one more stretch, before its release.
-
-    Sensors that are new get rows at the end; those that do not take part have no copies in the
-    stretch. Earlier releases are adjusted to centres and seasons that have changed.
-    """
+    """The network with one more stretch, before its release. New sensors get rows at the end.
+    Earlier releases are adjusted to centres and seasons that have changed."""
     row_of = {digest.tobytes(): row for row, digest in enumerate(network.sensors)}
-    rows = {
-        name: np.array(
-            [row_of.setdefault(digest.tobytes(), len(row_of)) for digest in fact.sensors], np.int64
-        )
-        for name, fact in facts.items()
-    }
+    rows = {}
+    for name, fact in facts.items():
+        own = [row_of.setdefault(digest.tobytes(), len(row_of)) for digest in fact.sensors]
+        rows[name] = np.array(own, np.int64)
     had, M, N = len(network.sensors), len(row_of), network.n_slots
     L = next(iter(facts.values())).known.shape[1]
     sensors, places = _longer(network.sensors, M), _longer(network.places, M)
@@ -291,11 +284,8 @@ def shared_posterior() -> Inference:
 
 
 def fit_quality(network: Network, post: Posterior) -> tuple[Array, float]:
-    """How well the release fits: chi^2 of each slot over its numbers (N,), and the median.
-
-    The residual ``z - F m`` has the covariance ``R - F V F'`` given all the data. Slots without
-    numbers have 1.
-    """
+    """How well the release fits: chi^2 of each slot over its numbers (N,), 1 without numbers, and
+    the median. The residual ``z - F m`` has the covariance ``R - F V F'`` given all the data."""
     F, R = loadings.used(*network.design(), network.numbers)
     d = np.arange(R.shape[1])
     S = R - F @ post.cov @ F.mT

@@ -1,7 +1,6 @@
 """Every message of the default method: who asks what, and what the answer holds.
 
-Only ``release`` is a secure sum. All other answers are public: facts, loadings and signatures, each
-a function of noisy copies. What comes from others is checked before it is used.
+Only ``release`` is a secure sum. All other answers are public, and functions of noisy copies.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def unpack_text(numbers: Index) -> str:
 
 
 def facts_to_wire(facts: Facts) -> dict[str, NDArray]:
-    """A site's facts as the arrays of a message."""
+    """Facts as the arrays of a message."""
     return {**vars(facts), "known": pack_known(facts.known)}
 
 
@@ -224,10 +223,8 @@ def _is_sound(network: Network) -> bool:
 
 
 def chained(seen: bytes, kind: str, arrays: Mapping[str, NDArray | float]) -> bytes:
-    """The hash of all that was seen, with one more message.
-
-    A site signs ``chained(seen, "from NAME", arrays)``: what it publishes, after what it has seen.
-    """
+    """The hash of all that was seen, with one more message. A site signs what it publishes after
+    what it has seen: ``chained(seen, "from NAME", arrays)``."""
     text = hashlib.sha256(seen + f"flfl {kind}\0".encode())
     for key in sorted(arrays):
         array = np.asarray(arrays[key])

@@ -32,10 +32,6 @@ Verify = Callable[[str, bytes, bytes], None]
 Loadings = dict[str, NDArray]
 
 
-class NobodyLeftError(FLFLError):
-    """No site published anything, so there is nothing to release."""
-
-
 @dataclass
 class Coordination:
     """One run at the coordinator.
@@ -110,7 +106,7 @@ class Coordination:
             signatures=np.array([body["signature"] for body in bodies]),
             **{key: np.concatenate([body[key] for body in bodies]) for key in schema.FACT_FIELDS},
         )
-        present = tuple(name for name in replies.sites or facts if name in facts)
+        present = [name for name in replies.sites or facts if name in facts]
         if lost := [name for name in facts if name not in present]:
             self.traffic.notes.append(
                 f"{', '.join(lost)} left during the release: the sums are those of the others, and"
@@ -152,7 +148,7 @@ class Coordination:
                 read[name] = fact
                 owner_of.update(dict.fromkeys(sensors, name))
         if not owner_of:
-            raise NobodyLeftError("no site published anything")
+            raise FLFLError("no site published anything")
         self.traffic.notes.extend(notes_on_repeats(read))
         return read
 
@@ -171,10 +167,9 @@ class Coordination:
             body, rows = replies.by_site.get(name), network.rows(name)
             if body is None:
                 continue
-            shapes = body["P"].shape == P[rows].shape and body["r"].shape == r[rows].shape
-            if not (
-                shapes and schema.loadings_fit(body["P"], body["r"]) and self._is_signed(name, body)
-            ):
+            fits = body["P"].shape == P[rows].shape and body["r"].shape == r[rows].shape
+            fits = fits and schema.loadings_fit(body["P"], body["r"])
+            if not (fits and self._is_signed(name, body)):
                 self._set_aside(name, "its loadings do not fit, or its signature is wrong")
                 continue
             P[rows], r[rows], signatures[n] = body["P"], body["r"], body["signature"]
@@ -214,7 +209,6 @@ def notes_on_repeats(facts: Mapping[str, Facts]) -> list[str]:
 
 def tally(choices: Sequence[tuple[str, int]], votes: Sequence[tuple[int, bool]]) -> int:
     """The transform and season that win: the transform by plurality, the season by majority.
-
     A site with negative readings vetoes a root or a logarithm.
 
     Examples

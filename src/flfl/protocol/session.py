@@ -58,20 +58,14 @@ class Coordinator:
 
     Parameters
     ----------
-    program, protocol : Program, Protocol
-        The algorithm's coordinator part, and the kinds of messages it uses.
     roster : Sequence
         The sites, in the order in which floating-point answers are taken; later, in ``sites``,
         those that have not dropped.
     sizes : Mapping
         Dimensions such as ``{"slots": N, "rank": k}``; the program may add to them.
-    run : str
-        Identifies the run in every message.
-    witness : Witness, optional
-        Sees every question with its replies, as the program does.
     security : SecureServer, optional
-        Hides the sites' answers in their sums: then every question whose answer is nothing but
-        sums is a secure sum, and this object never holds a single site's numbers.
+        With it every question whose answer is nothing but sums is a secure sum, and this object
+        never holds a single site's numbers.
     """
 
     def __init__(
@@ -100,16 +94,14 @@ class Coordinator:
         return self._next(None) if self._security is None else self._security.start()
 
     def receive(self, data: bytes) -> list[Envelope]:
-        """Take one site's answer; returns the messages to send now, if any. A message that is
-        malformed, from the wrong party or at the wrong time is refused."""
+        """Take one site's answer, or refuse it; returns the messages to send now, if any."""
         if self._security is not None and data.startswith(SECURE):
             return self._go_on(self._security.receive(data))
         answer = decode(Answer, data, self._protocol, self._sizes)
         site, ask = answer.site, self._ask
-        if ask is None or (answer.run, answer.number) != (self._run, self.answered + 1):
-            raise ProtocolError(
-                f"{site}: answer {answer.number} of run {answer.run!r} is not awaited"
-            )
+        run, number = answer.run, answer.number
+        if ask is None or (run, number) != (self._run, self.answered + 1):
+            raise ProtocolError(f"{site}: answer {number} of run {run!r} is not awaited")
         if answer.kind != ask.kind:
             raise ProtocolError(f"{site}: answers {answer.kind!r} to {ask.kind!r}")
         if site not in self._waiting:
@@ -178,9 +170,8 @@ class Coordinator:
             rest = {site: {} for site in outcome.sites}
         else:
             raise ProtocolError(f"{kind}: {len(outcome.arrays)} arrays came back")
-        return Replies(
-            {name: from_fixed(array) for name, array in total.items()}, rest, tuple(rest)
-        )
+        sums = {name: from_fixed(array) for name, array in total.items()}
+        return Replies(sums, rest, tuple(rest))
 
     def _next(self, replies: Replies | None) -> list[Envelope]:
         """Tell the program what it asked for (None: begin it), and ask its next question."""
@@ -245,8 +236,7 @@ class Site:
         self._protocol, self._security = protocol, security
 
     def receive(self, data: bytes) -> bytes:
-        """Answer one encoded question, or a message of the secure sum. What is malformed or not
-        allowed is refused, and changes nothing."""
+        """Answer a question, or a message of the secure sum; a refused one changes nothing."""
         asked, security = None, self._security
         if data.startswith(SECURE):
             if security is None:
@@ -261,7 +251,15 @@ class Site:
         self._check(question, asked)
         cohort = asked.members if asked and exchange.cohort == "fixes" else self.state.cohort
         self.state = SiteState(run, number, cohort)
-        body = self._answer(question)
+        # What the schema marks as a sum goes in fixed point.
+        body: dict[str, np.ndarray] = {}
+        for name, value in self.program.answer(kind, question.body).items():
+            if isinstance(value, Fixed):
+                body[name] = value.values
+            elif name in exchange.answer and exchange.answer[name].type == "sum":
+                body[name] = to_fixed(np.asarray(value, np.float64))
+            else:
+                body[name] = np.asarray(value)
         if asked is None or security is None:
             return encode(Answer(run, number, kind, self.name, body), self._protocol)
         check_body(body, exchange.answer, {}, kind)
@@ -289,17 +287,3 @@ class Site:
             raise ProtocolError(
                 f"{self.name}: {kind!r} is for all of the sites that prepared it; {lost} left"
             )
-
-    def _answer(self, question: Question) -> dict[str, np.ndarray]:
-        """The program's answer, with its sums in fixed point."""
-        body = self.program.answer(question.kind, question.body)
-        schema = self._protocol[question.kind].answer
-        arrays = {}
-        for name, value in body.items():
-            if isinstance(value, Fixed):
-                arrays[name] = value.values
-            elif name in schema and schema[name].type == "sum":
-                arrays[name] = to_fixed(np.asarray(value, np.float64))
-            else:
-                arrays[name] = np.asarray(value)
-        return arrays

@@ -86,17 +86,14 @@ class Roster:
     keys : Mapping
         Ed25519 public key (32 bytes) of each site, by name.
     threshold : int
-        How many sites must be left for a sum to be opened; default two thirds and one. More than
-        half of them, and with fewer than ``2 * threshold - n`` lying sites, no story that a
-        coordinator tells different sites makes them reveal both kinds of share of one.
+        How many sites must be left for a sum to be opened; default two thirds and one. With fewer
+        than ``2 * threshold - n`` lying sites, whatever a coordinator tells different sites, they
+        never reveal both kinds of share of one.
     min_sites : int
         The fewest sites that a sum may cover, three or more.
 
-    Guarantees
-    ----------
-    * The coordinator cannot add a site or change a key: sites check signatures against this list.
-    * ``digest`` covers names, keys, threshold and ``min_sites``; parties whose lists differ do not
-      understand each other's messages.
+    Sites check signatures against this list, so the coordinator cannot add a site or change a key.
+    ``digest`` covers all of it; parties whose lists differ refuse each other's messages.
     """
 
     keys: Mapping[str, bytes]
@@ -125,17 +122,15 @@ class Roster:
             remedy = "Give every site an Ed25519 key of its own"
         if problem:
             raise InputError(problem, where="roster", remedy=remedy)
-        names = tuple(sorted(self.keys))
-        keys = {name: bytes(self.keys[name]) for name in names}
+        keys = {name: bytes(self.keys[name]) for name in sorted(self.keys)}
         pairs = [part for pair in keys.items() for part in pair]
-        public = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
         for attribute, value in {
             "keys": MappingProxyType(keys),
             "threshold": chosen,
-            "names": names,
-            "position": {name: i for i, name in enumerate(names)},
+            "names": tuple(keys),
+            "position": {name: i for i, name in enumerate(keys)},
             "digest": digest("roster", chosen, self.min_sites, *pairs),
-            "_public": public,
+            "_public": {n: Ed25519PublicKey.from_public_bytes(key) for n, key in keys.items()},
         }.items():
             object.__setattr__(self, attribute, value)
 

@@ -71,13 +71,8 @@ class _Sum:
 class SecureServer:
     """Carries masked numbers and shares between sites, and opens sums.
 
-    Attributes
-    ----------
-    phase : str
-        The kind of message that is awaited; ``"ready"`` for a question, ``"failed"`` when too few
-        sites were left or a sum could not be opened: the run is over.
-    sites : tuple
-        The sites that are not gone.
+    ``phase`` is the kind of message that is awaited; ``"ready"`` for a question, ``"failed"`` when
+    too few sites were left or a sum could not be opened: the run is over. ``sites`` are not gone.
 
     Guarantees
     ----------
