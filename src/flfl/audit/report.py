@@ -20,8 +20,8 @@ SLOW = 24
 class Finding:
     """What one attack read: shares of readings, and R^2 of the worst and the median sensor.
 
-    ``copies`` is what the same attack reads from the copies themselves, ``excess`` by how much the
-    messages beat them at most, beyond the statistical error. None where it is not about that.
+    ``copies``: what the same attack reads from the copies; ``excess``: by how much the messages
+    beat them at most, beyond the statistical error. None where it does not apply.
     """
 
     name: str
@@ -46,9 +46,8 @@ class Finding:
 class Report:
     """The findings of an audit and what they amount to.
 
-    ``checks`` says, for each assumption of the proof, what is wrong with which sensors. ``bound``
-    is R^2 of a surprise, in the mean over readings, that its copy shows: 1 / (1 + beta^2). ``case``
-    is the run with its truth, for attacks of one's own; None where nothing was shared.
+    ``checks``: what is wrong, by assumption of the proof. ``bound``: R^2 of a surprise that its
+    copy shows, 1 / (1 + beta^2). ``case``: the run with its truth, None where nothing was shared.
     """
 
     findings: Sequence[Finding]
@@ -84,16 +83,13 @@ class Report:
         if not self.findings:
             return "Nothing was shared, so there is nothing to read."
         wrong = [f"{name}: no ({'; '.join(bad[:3])})" for name, bad in self.checks.items() if bad]
-        wrong += [
-            f"{one.name} reads {one.excess:.2f} more of {one.excess_sensor} from the messages than"
-            " from the copies"
-            for one in self.beaten
-        ]
+        for one in self.beaten:
+            read_more = f"{one.name} reads {one.excess:.2f} more of {one.excess_sensor}"
+            wrong.append(f"{read_more} from the messages than from the copies")
         if wrong:
             return f"FAILED: {'. '.join(wrong)}."
-        best: dict[str, Finding] = {}
-        for one in sorted(self.findings, key=lambda one: one.residual_read_max or 0.0):
-            best[one.adversary] = one
+        by_read = sorted(self.findings, key=lambda one: one.residual_read_max or 0.0)
+        best = {one.adversary: one for one in by_read}
         measured = "; ".join(
             f"{name} {one.residual_read_max or 0:.2f} of the worst sensor's and"
             f" {one.residual_read_median or 0:.2f} of the median sensor's"

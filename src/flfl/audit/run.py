@@ -45,8 +45,7 @@ COORDINATOR = "the coordinator"
 EVERYBODY = "everybody else together"
 ALL_BUT_ONE = "somebody who knows all but one reading"
 PLAIN_ROUNDS = 40
-"""Rounds of the paper's run unless asked otherwise: the first few are all that the attack needs."""
-
+"""Rounds of the paper's run unless asked otherwise: the attack needs the first few."""
 
 ATTACKS: dict[str, tuple[str, Callable[[Case, bool], Guess]]] = {
     "slot by slot": (COORDINATOR, gaussian.by_slot),
@@ -122,9 +121,8 @@ def _plain(
     tell("attacking: plain inversion")
     weights = Weights(model.ridge, model.spatial_weight, model.temporal_weight)
     raw = values.dropna(axis="columns", how="all").to_numpy(dtype=float).T
-    found = plain_inversion.score(
-        plain_inversion.invert(seen, weights), Scaling.fit(raw).apply(raw)
-    )
+    guess = plain_inversion.invert(seen, weights)
+    found = plain_inversion.score(guess, Scaling.fit(raw).apply(raw))
     finding = Finding("plain inversion", COORDINATOR, found["exposed"], found["guessing"])
     n_sites = len(set(model.partition_.sites))
     return Report([finding], "plain", n_sites, len(raw), notes=model.traffic_.notes)
@@ -139,20 +137,15 @@ def _sums(
     tell: Tell,
 ) -> Report:
     """Run the default method once and, if asked, again night by night; attack and check both."""
-    findings: list[Finding] = []
-    checks: dict[str, list[str]] = {}
+    findings, checks, bound = list[Finding](), dict[str, list[str]](), 1.0
     tell("running the network")
     model, case = watch(values, sensors, **settings)
-    bound = 1.0
     if case is not None:
         findings, checks = attacked(case, attacks, tell), check(case)
         bound = bound_of(model.added_error, case.network)
     if case is not None and nights:
         tell(f"running the network over {nights} nights")
-        suffix, (_, later) = (
-            f" ({nights} nights)",
-            watch(values, sensors, nights=nights, **settings),
-        )
+        suffix, later = f" ({nights} nights)", watch(values, sensors, nights=nights, **settings)[1]
         assert later is not None
         findings += attacked(later, [n for n in attacks if n in NIGHTLY], tell, suffix)
         checks |= {name + suffix: wrong for name, wrong in check(later).items()}
@@ -214,8 +207,8 @@ def attacked(case: Case, names: Sequence[str], tell: Tell, suffix: str = "") -> 
 def check(case: Case) -> dict[str, list[str]]:
     """The assumptions of the proof that nobody learns more than the copies.
 
-    All that left is a function of the copies, and the copies hold the noise that was declared.
-    Where both hold, no attack on the messages can beat an attack on the copies.
+    If all that left is a function of the copies, and they hold the declared noise, no attack on
+    the messages can beat an attack on the copies.
     """
     net = case.network
     at = net.known & case.known & (net.sigma2 > 0)

@@ -1,9 +1,9 @@
 """What an adversary holds after a run, and apart from it the truth that the owners keep.
 
-What the coordinator saw is made from what it received, and from nothing else: its program is run
-again on the recorded answers. Attacks are scored against two parts of the truth: the *residual*, a
-clean reading minus its best prediction from all other sensors' clean readings, and the *surprise*,
-the residual minus its best prediction from the sensor's own other residuals, before and after.
+What the coordinator saw is made from the recorded answers alone, by running its program again.
+Attacks are scored against the *residual*, a clean reading minus its best prediction from all other
+sensors' clean readings, and the *surprise*, the residual minus its best prediction from the
+sensor's own other residuals, before and after.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def watch(
     Parameters
     ----------
     readings : time x sensor
-    nights : the last slots come in so many stretches, one after another, each released as it comes:
-        of a day of hours at the most, and no more than half of the table in all
+    nights : the last slots are released in so many stretches, each of at most 24 slots, and no more
+        than half of the table in all
     to_the_end : also finish at home, so that the model can fill gaps
     settings : of :class:`~flfl.estimators.flfl.FLFL`
 
@@ -212,9 +212,7 @@ def law_of(e: Array, known: Mask) -> Law:
     pairs = np.array([J[: N - lag] @ J[lag:] for lag in lags])
     cov = np.array([e[: N - lag] @ e[lag:] for lag in lags]) / np.maximum(pairs, 1.0)
     trust = np.sqrt(pairs / max(pairs[0], 1.0))
-    powers = np.column_stack([lags == 0, *(a**lags for a in constants.AUDIT_MEMORIES)]).astype(
-        float
-    )
+    powers = np.column_stack([lags == 0.0, *(a**lags for a in constants.AUDIT_MEMORIES)])
     weights, _ = nnls(powers * trust[:, None], cov * trust)
     kept = weights[1:] > 1e-3 * max(cov[0], 1e-300)
     white = max(float(weights[0]), constants.AUDIT_WHITE * float(cov[0]), 1e-12)
@@ -293,8 +291,7 @@ def save_view(path: str | Path, case: Case) -> tuple[Path, Path]:
     """
     net, known, wanted = case.network, case.known, case.wanted
     # Rounds of a first stretch may have fewer sensors and factors: NaN for the rest.
-    P_rounds = np.full((len(case.refits), *net.P.shape), np.nan)
-    r_rounds = np.full((len(case.refits), *net.r.shape), np.nan)
+    P_rounds, r_rounds = (np.full((len(case.refits), *X.shape), np.nan) for X in (net.P, net.r))
     for n, (_, P, r) in enumerate(case.refits):
         P_rounds[n, : P.shape[0], : P.shape[1]], r_rounds[n, : len(r)] = P, r
     seen = {

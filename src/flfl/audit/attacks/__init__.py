@@ -2,8 +2,8 @@
 
 An adversary receives, at every slot, numbers that are linear in the copies:
 ``z_t = sum_i J_it w_i phi_i copy_it``, ``copy_it = p_i . q_t + e_it + noise_it``. The release is
-such a channel; so are the copies themselves, one number each. The same attack runs on either, and
-whoever receives the release must not read more than whoever receives the copies.
+such a channel; so are the copies themselves, one number each. The same attack runs on either; from
+the release it must not read more than from the copies.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Channel:
 
     def cut(self, at: slice) -> Channel:
         """A stretch of slots."""
-        z, numbers, known = self.z[at], self.numbers[at], self.known[:, at]
-        return replace(self, z=z, numbers=numbers, known=known, sigma2=self.sigma2[:, at])
+        known, sigma2 = self.known[:, at], self.sigma2[:, at]
+        return replace(self, z=self.z[at], numbers=self.numbers[at], known=known, sigma2=sigma2)
 
     def leading(self, size: int) -> Array:
         """The strongest principal components of the numbers (N, at most size), of variance one."""

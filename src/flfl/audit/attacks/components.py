@@ -1,9 +1,8 @@
 """Residuals by independent component analysis of the release.
 
-Adversary: somebody who sees the sums alone and knows nothing of the sensors. Residuals are heavy-
-tailed and nearly independent, so where there are nearly as many numbers as sensors the mixture can
-be undone. The audit gives every sensor the component that fits it best; knowing a handful of its
-readings is enough to find it.
+Adversary: somebody who sees the sums alone. Residuals are heavy-tailed and nearly independent, so
+nearly as many numbers as sensors let the mixture be undone. Each sensor gets the component that
+fits it best; a handful of its readings would be enough to find it.
 """
 
 from __future__ import annotations

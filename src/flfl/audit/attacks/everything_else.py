@@ -1,8 +1,7 @@
 """One sensor's readings, for somebody who knows all the rest.
 
-Adversaries: everybody else together, who know all other sensors' copies and clean readings; and
-somebody who also knows the sensor's own other readings. Either takes the others' part out of the
-sums. What is left is the sensor's own copy, slot by slot.
+Adversaries: everybody else together, with all other sensors' copies and clean readings; and one who
+also knows the sensor's own other readings. Without the others' part, the sums are its own copy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A known sample: half of a sensor's residuals are in the adversary's hands, it reads the rest.
 
-Adversary: a coordinator that has part of a sensor's readings, published or from an instrument
-beside it. It regresses them on the leading components of the release, at the slot and four slots to
-either side, and on the Gaussian reading of the sensor at the same lags. Each half is read with what
-was learned on the other.
+Adversary: a coordinator that has part of a sensor's readings. It regresses them on the leading
+components of the release and on the Gaussian reading of the sensor, at the slot and four slots to
+either side. Each half is read with what was learned on the other.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ def run(case: Case, copies: bool) -> Guess:
         if len(at) >= _FEWEST:
             first = rng.random(len(at)) < 0.5
             for learn, test in ((at[first], at[~first]), (at[~first], at[first])):
-                value[i, test] = (
-                    RidgeCV(constants.AUDIT_RIDGES).fit(X[learn], e[learn]).predict(X[test])
-                )
+                fitted = RidgeCV(constants.AUDIT_RIDGES).fit(X[learn], e[learn])
+                value[i, test] = fitted.predict(X[test])
     return Guess(value, solved.base)
 
 

@@ -1,10 +1,9 @@
 """Every training reading from the paper's plain uploads, by algebra.
 
 Adversary: the coordinator of ``flfl-paper`` with the schedule ``prompt`` and the rule ``paper``,
-honest but curious. It gets each sensor's own gradient in the clear, and knows the published weights
-(``lambda, z1, z2``), a few consecutive rounds, and the start that it sends itself (all ``p_i`` near
-``scale * 1``, which fixes the sign). It does not get each sensor's mean and scale, which are never
-sent, and the readings held out for the early stop, which enter no gradient.
+honest but curious. It gets each sensor's gradient in a few consecutive rounds and knows the weights
+(``lambda, z1, z2``) and the start (all ``p_i`` near ``scale * 1``, which fixes the sign). It does
+not get a sensor's mean and scale, nor the readings held out for the early stop.
 
 An uploaded row is ``G_j = -2 c_j p + 2 lambda q_j``, so ``-(G - 2 lambda Q)/2 = c p^T`` has rank
 one: ``p = s u`` and ``c = v / s`` with one unknown scale. The sensor's own step
@@ -120,10 +119,9 @@ def invert(seen: Recorder, weights: Weights) -> Array:
 
 
 def score(estimate: Array, truth: Array) -> dict[str, float]:
-    """Shares within 1 % of a standard deviation, and relative error, where both are known.
+    """Shares within 1 % of a standard deviation, and relative error, of (M, N), NaN = unknown.
 
-    Both (M, N) in standardised units, NaN = unknown. ``guessing`` is the share that the sensor's
-    mean (zero) would have within 1 %.
+    ``guessing`` is the share that the sensor's mean, zero in these units, has within 1 %.
     """
     both = ~np.isnan(estimate) & ~np.isnan(truth)
     miss, size = (estimate - truth)[both], truth[both]

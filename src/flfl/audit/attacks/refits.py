@@ -1,9 +1,8 @@
 """Copies from the published loadings, refit by refit.
 
 Adversary: the coordinator. A refit solves ``H p = sum_t w_t copy_t m_t`` with H, w and m public, so
-every published p is k equations in one sensor's copies, known to the rounding of p. Over many
-nights they add up: only the new slots change them. The equations are added, with the rounding as
-noise, to what the release tells of each copy.
+every published p is k equations in one sensor's copies, with the rounding of p as noise. Over many
+nights they add up. They are added to what the release tells of each copy.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ def run(case: Case, copies: bool) -> Guess:
 
 
 def _equations(case: Case, refit: Refit) -> Equations:
-    """What one refit says of a sensor's copies, in the final units.
-
-    Rows (k, N) and right-hand sides (k,), in units of their errors.
-    """
+    """A refit's rows (k, N) and right-hand sides (k,) for a sensor, in units of their errors."""
     net, now = refit.network, case.network
     post, _ = posterior(net)
     mean, (L, k) = post.mean, post.mean.shape
