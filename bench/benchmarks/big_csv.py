@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from flfl.evaluation import PeakMemory
+from flfl.evaluation import peak_memory
 from flfl.io.inspection import inspect_table
 from flfl.io.read import read_readings
 from flfl.io.sensors import Sensors
@@ -73,7 +73,7 @@ def measure(task: str, source: Path, out: Path) -> dict[str, float]:
 
 def run_task(task: str, source: Path, out: Path) -> None:
     """The child: its steps in seconds, and its memory beyond the imports."""
-    with PeakMemory() as memory:
+    with peak_memory() as memory:
         steps = TASKS[task](source, out)
     print(json.dumps(steps | {"memory": (memory.peak_mb or float("nan")) * 2**20}))
 

@@ -22,7 +22,7 @@ def one(M: int, N: int) -> dict[str, float]:
     import numpy as np
 
     from flfl import PaperFLFL
-    from flfl.evaluation import PeakMemory
+    from flfl.evaluation import peak_memory
     from flfl.io.sensors import Sensors
 
     rng = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def one(M: int, N: int) -> dict[str, float]:
         row[rng.random(M) < 0.3] = np.nan
     sensors = Sensors(tuple(map(str, range(M))), rng.random((M, 2)), "metric")
     times = []
-    with PeakMemory() as memory:
+    with peak_memory() as memory:
         for rounds in (1, 1 + ROUNDS):
             model = PaperFLFL(schedule="synchronous", rounds=rounds)
             start = time.perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
@@ -125,7 +125,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 def check_parameters(estimator: Any) -> None:
-    """Check an estimator that is a dataclass against the types of its fields.
+    """Check an estimator's parameters: by its own model, or by the types of a dataclass's fields.
 
     Raises
     ------
@@ -133,8 +133,10 @@ def check_parameters(estimator: Any) -> None:
         With the first parameter that is wrong.
     """
     kind: Any = type(estimator)
-    given = {field.name: getattr(estimator, field.name) for field in fields(estimator)}
-    _parameters(kind).check(given, kind.__name__)
+    if kind.settings is not None:
+        kind.settings.check(estimator.get_params())
+    elif is_dataclass(estimator):
+        _parameters(kind).check(estimator.get_params(), kind.__name__)
 
 
 @cache

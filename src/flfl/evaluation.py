@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,27 +40,14 @@ _PAGES = Path("/proc/self/statm")
 class Row:
     """One method on one mask. Scores are in the readings' units; ``failed`` says why not.
 
-    Attributes
-    ----------
-    coverage, interval_width : float or None
-        Share of the hidden readings inside the method's own interval, and its mean width; None if
-        it has none.
-    exchanges : mapping
-        Question-and-sum exchanges by phase of the run.
-    settings : mapping
-        What tuning chose from the method's grid.
-    seconds, tuning_seconds : float
-        Time of the fit itself, and of choosing its settings.
+    ``coverage`` and ``interval_width`` are those of the method's own intervals, None if it has
+    none; ``settings`` what tuning chose, ``tuning_seconds`` how long that took.
     """
 
     method: str
     rate: float
     pattern: str
     seed: int
-    mae: float | None
-    rmse: float | None
-    coverage: float | None
-    interval_width: float | None
     seconds: float
     peak_mb: float | None
     rounds: int
@@ -68,6 +55,10 @@ class Row:
     numbers_per_reading: float
     bytes_up: int
     bytes_down: int
+    mae: float | None = None
+    rmse: float | None = None
+    coverage: float | None = None
+    interval_width: float | None = None
     failed: str | None = None
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
@@ -78,17 +69,7 @@ class Row:
         return {**asdict(self), "notes": list(self.notes)}
 
 
-@dataclass(frozen=True)
-class _Scores:
-    mae: float | None = None
-    rmse: float | None = None
-    coverage: float | None = None
-    interval_width: float | None = None
-    failed: str | None = field(default=None, kw_only=True)
-
-
-def default_block_length(table: Table) -> int:
-    """24 slots, or 12 for monthly readings."""
+def _usual_block(table: Table) -> int:
     return constants.MONTHLY_BLOCK_SLOTS if table.grid.months == 1 else constants.BLOCK_SLOTS
 
 
@@ -102,31 +83,19 @@ def training_mask(
 ) -> Mask:
     """Which known entries (sensors x slots) a method may see. One seed, one mask.
 
-    ``block_length`` is 24 slots where it is not given, 12 for monthly readings.
-
-    Raises
-    ------
-    InputError
-        When the rate leaves nothing hidden or nothing to learn from.
+    ``block_length`` is 24 slots where it is not given, 12 for monthly readings. A rate that leaves
+    nothing hidden or nothing to learn from is refused.
     """
-    known = table.known.T
-    kept = hide(
-        known,
-        rate,
-        pattern,
-        np.random.default_rng(seed),
-        block_length=block_length or default_block_length(table),
-        regions=partition(sensors).regions if pattern == "outage" else None,
-    )
+    known, rng = table.known.T, np.random.default_rng(seed)
+    regions = partition(sensors).regions if pattern == "outage" else None
+    block = block_length or _usual_block(table)
+    kept = hide(known, rate, pattern, rng, block_length=block, regions=regions)
     total = int(known.sum())
     if round(rate * total) == 0 or kept.sum() == total:
         fate = "hides" if kept.sum() == total else "keeps"
-        raise InputError(
-            f"keeping the share {rate:g} of {total} readings {fate} none of them"
-            f" (pattern {pattern})",
-            where="rate",
-            remedy="Give a rate further from 0 and 1",
-        )
+        problem = f"keeping the share {rate:g} of {total} readings {fate} none of them"
+        remedy = "Give a rate further from 0 and 1"
+        raise InputError(f"{problem} (pattern {pattern})", where="rate", remedy=remedy)
     return kept
 
 
@@ -152,14 +121,11 @@ def evaluate(
     block_length : int, optional
         Slots in a block; None for 24, or 12 for monthly readings.
     options : mapping, optional
-        Settings by method name.
-    tuned : bool
-        Choose what ``options`` leaves open from each method's grid, on entries cut from the
-        training entries (:func:`tune`).
+        Settings by method name; with ``tuned``, what they leave open is chosen by :func:`tune`.
     report : callable, optional
         Called with each row as it is finished.
     """
-    given, block = options or {}, block_length or default_block_length(table)
+    given, block = options or {}, block_length or _usual_block(table)
     cells: list[Cell] = list(product(patterns, rates, seeds))
 
     def mask(cell: Cell) -> Mask:
@@ -197,21 +163,20 @@ def _row(
     pattern, rate, seed = cell
     # The hidden readings are not in the table that the method is given.
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
-    scores, traffic, chosen = _Scores(), Traffic(), Tuned()
+    failed, traffic, chosen = None, Traffic(), dict[str, Any]()
     fitting = start = time.perf_counter()
-    with PeakMemory() as memory:
+    with peak_memory() as memory:
         try:
             if tuning_block is not None:
                 chosen = tune(method, seen, sensors, pattern, seed, tuning_block, options)
             fitting = time.perf_counter()
-            model = method.create(seed=seed, **(dict(chosen.options) | options))
+            model = method.create(seed=seed, **(chosen | options))
             model.fit(seen, sensors=sensors, grid=table.grid)
             traffic = model.traffic_
         except (ArithmeticError, np.linalg.LinAlgError) as error:
-            scores = _Scores(failed=f"{type(error).__name__}: {error}")
+            failed = f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - fitting
-    if scores.failed is None:
-        scores = _score(table, kept, model)
+    scores = _score(table, kept, model) if failed is None else {"failed": failed}
     return Row(
         method=method.name,
         rate=rate,
@@ -225,42 +190,32 @@ def _row(
         bytes_up=traffic.bytes_up,
         bytes_down=traffic.bytes_down,
         notes=tuple(traffic.notes),
-        settings=dict(chosen.options),
+        settings=chosen,
         tuning_seconds=fitting - start,
-        **asdict(scores),
+        **scores,
     )
 
 
-def _score(table: Table, kept: Mask, model: BaseRecoverer) -> _Scores:
+def _score(table: Table, kept: Mask, model: BaseRecoverer) -> dict[str, Any]:
     """Errors on the hidden readings, and how many of them lie in the method's interval."""
     hidden = table.known & ~kept.T
     truth, estimates = table.values.to_numpy()[hidden], model.estimates_[hidden]
     error = estimates - truth
     if not np.isfinite(error).all():
-        return _Scores(failed="diverged: the estimates are not finite")
+        return {"failed": "diverged: the estimates are not finite"}
     seen = table.values.to_numpy()[kept.T]
     middle, reach = (seen.max() + seen.min()) / 2, max(float(np.ptp(seen)), np.finfo(float).tiny)
     if np.abs(estimates - middle).max() > constants.RUNAWAY * reach:
-        return _Scores(failed=f"diverged: estimates up to {np.abs(estimates).max():.3g}")
-    mae, rmse = float(np.abs(error).mean()), float(np.sqrt((error**2).mean()))
-    bounds = model.interval()
-    if bounds is None:
-        return _Scores(mae, rmse)
-    low, high = (bound[hidden] for bound in bounds)
-    inside = (low <= truth) & (truth <= high)
-    return _Scores(mae, rmse, float(inside.mean()), float((high - low).mean()))
+        return {"failed": f"diverged: estimates up to {np.abs(estimates).max():.3g}"}
+    scores = {"mae": float(np.abs(error).mean()), "rmse": float(np.sqrt((error**2).mean()))}
+    if (bounds := model.interval()) is not None:
+        low, high = (bound[hidden] for bound in bounds)
+        inside = (low <= truth) & (truth <= high)
+        scores |= {"coverage": float(inside.mean()), "interval_width": float((high - low).mean())}
+    return scores
 
 
 # --- tuning ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What tuning chose: the ``options`` of least error, and the validation MAE of every setting
-    tried (``errors``, None where it failed)."""
-
-    options: Mapping[str, Any] = field(default_factory=dict)
-    errors: tuple[float | None, ...] = ()
 
 
 def tune(
@@ -271,26 +226,17 @@ def tune(
     seed: int,
     block_length: int,
     options: Mapping[str, Any] | None = None,
-) -> Tuned:
+) -> dict[str, Any]:
     """The settings of a method's grid with the least error on entries cut from ``seen``.
 
-    Parameters
-    ----------
-    seen : DataFrame
-        Slots x sensors, NaN = missing: the training entries, which the test entries are not among.
-        Some of them are hidden again in the pattern of the test, within a limited stretch.
-    options : mapping, optional
-        Settings that are given; a grid that sets one of them is not tried.
-
-    Raises
-    ------
-    DivergedError
-        When no setting of the grid gives numbers.
+    ``seen`` (slots x sensors) are the training entries, which the test entries are not among; some
+    of them are hidden again in the pattern of the test, within a limited stretch. What ``options``
+    set is not tried. Where no setting gives numbers, that is a DivergedError.
     """
     given = dict(options or {})
     grid = [setting for setting in method.grid if not set(setting) & set(given)]
     if len(grid) < 2:
-        return Tuned(dict(grid[0]) if grid else {})
+        return dict(grid[0]) if grid else {}
     start = max(0, (len(seen) - constants.TUNING_SLOTS) // 2)
     window = seen.iloc[start : start + constants.TUNING_SLOTS]
     known = window.notna().to_numpy()
@@ -307,59 +253,49 @@ def tune(
     held = known & ~kept & kept.any(axis=0)
     truth = window.to_numpy()[held]
     if not len(truth):
-        return Tuned(dict(grid[0]))
-    errors: list[float | None] = []
-    for setting in grid:
-        try:
+        return dict(grid[0])
+    errors = np.full(len(grid), np.inf)
+    for number, setting in enumerate(grid):
+        with suppress(ArithmeticError, np.linalg.LinAlgError):
             model = method.create(seed=seed, **given | dict(setting)).fit(train, sensors=sensors)
-            error = float(np.abs(model.estimates_[held] - truth).mean())
-        except (ArithmeticError, np.linalg.LinAlgError):
-            error = np.nan
-        errors.append(error if np.isfinite(error) else None)
-    fine = [(error, number) for number, error in enumerate(errors) if error is not None]
-    if not fine:
+            errors[number] = np.nan_to_num(
+                np.abs(model.estimates_[held] - truth).mean(), nan=np.inf
+            )
+    if not np.isfinite(errors).any():
         raise DivergedError(f"none of its {len(grid)} settings gave numbers")
-    return Tuned(dict(grid[min(fine)[1]]), tuple(errors))
+    return dict(grid[int(np.argmin(errors))])
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 
+@dataclass
 class PeakMemory:
-    """Context manager: the most memory the process held *above* its start, in MB.
+    """The most memory the process held *above* its start, in MB; None where no ``/proc`` tells."""
 
-    Sampled every 5 ms by a thread; None where the system does not tell (no ``/proc``).
-    """
+    peak_mb: float | None = None
 
-    def __init__(self) -> None:
-        self.peak_mb: float | None = None
-        self._samples: list[float] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Self:
-        if _PAGES.exists():
-            self._sample()
-            self._thread.start()
-        return self
+@contextmanager
+def peak_memory() -> Iterator[PeakMemory]:
+    """Watch the memory of a stretch of code, sampled every 5 ms by a thread."""
+    found, stop = PeakMemory(), threading.Event()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._samples:
-            self._stop.set()
-            self._thread.join()
-            self._sample()
-            self.peak_mb = max(self._samples) - self._samples[0]
+    def held() -> float:
+        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    def _watch(self) -> None:
-        while not self._stop.wait(0.005):
-            self._sample()
+    def watch() -> None:
+        start = most = held()
+        while not stop.wait(0.005):
+            most = max(most, held())
+        found.peak_mb = max(most, held()) - start
 
-    def _sample(self) -> None:
-        held = int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-        # The first and the largest so far are enough.
-        self._samples = [*self._samples[:1], max([*self._samples, held])]
+    watching = threading.Thread(target=watch, daemon=True)
+    if _PAGES.exists():
+        watching.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        if watching.ident is not None:
+            watching.join()

@@ -28,27 +28,13 @@ BUDGET = 4
 
 @dataclass(frozen=True)
 class Method:
-    """One entry of the registry.
+    """One entry of the registry: an estimator's class with the parameters (``fixed``) that make it
+    this method.
 
-    Attributes
-    ----------
-    name : str
-        Lower case, as on the command line.
-    build : type
-        The estimator's class.
-    summary : str
-        One line.
-    federated : bool
-        Whether owners keep their readings at home and send something else.
-    pooled : bool
-        Whether it needs all readings in one place.
-    fixed : mapping
-        Parameters of the estimator that make it this method.
-    needs, extra : str
-        The optional module that it needs, if any, and what to install for it.
-    grid : tuple of mappings
-        The settings that tuning tries, at most :data:`BUDGET` of them; empty for a method without
-        settings, or one that chooses its own from the readings it is given.
+    ``federated`` methods leave readings with their owners, ``pooled`` ones need them in one place.
+    ``needs`` is the optional module that it needs, ``extra`` what to install for it. ``grid`` are
+    the settings that tuning tries, at most :data:`BUDGET`; empty for a method without settings, or
+    one that chooses its own.
     """
 
     name: str
@@ -97,6 +83,7 @@ class Method:
         return model
 
 
+_NOTHING, _ALL = {"sharing": "nothing"}, {"sharing": "everything"}
 _OWN: dict[str, Method] = {
     method.name: method
     for method in (
@@ -106,19 +93,8 @@ _OWN: dict[str, Method] = {
             "our default: a dynamic factor model of one release of noisy copies, finished at home",
             federated=True,
         ),
-        Method(
-            "alone",
-            FLFL,
-            "flfl without a network: each owner from its own sensors, nothing shared",
-            fixed={"sharing": "nothing"},
-        ),
-        Method(
-            "pooled",
-            FLFL,
-            "flfl as if one owner held all sensors, central",
-            pooled=True,
-            fixed={"sharing": "everything"},
-        ),
+        Method("alone", FLFL, "flfl of each owner by itself, nothing shared", fixed=_NOTHING),
+        Method("pooled", FLFL, "flfl as if one owner held all sensors", pooled=True, fixed=_ALL),
         Method(
             "flfl-paper",
             PaperFLFL,
@@ -142,10 +118,6 @@ _OWN: dict[str, Method] = {
 }
 
 
-def _registered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
 def _load(point: EntryPoint) -> Method:
     found = point.load()
     if isinstance(found, Method):
@@ -155,21 +127,15 @@ def _load(point: EntryPoint) -> Method:
 
 def methods() -> dict[str, Method]:
     """Every method that is installed, by name."""
-    others = {name: _load(point) for name, point in _registered().items() if name not in _OWN}
-    return _OWN | others
+    others = [point for point in entry_points(group=GROUP) if point.name not in _OWN]
+    return _OWN | {point.name: _load(point) for point in others}
 
 
 def find(name: str) -> Method:
-    """The method of that name.
-
-    Examples
-    --------
-    >>> find("linear").federated
-    False
-    """
+    """The method of that name."""
     if name in _OWN:
         return _OWN[name]
-    others = _registered()
+    others = {point.name: point for point in entry_points(group=GROUP)}
     if name in others:
         return _load(others[name])
     raise InputError(f"unknown method {name!r}", remedy=nearest(name, [*_OWN, *others]))

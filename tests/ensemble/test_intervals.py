@@ -82,7 +82,8 @@ def test_nothing_held_out_gives_wide_finite_intervals():
 def test_scale_coefficients_are_not_negative():
     rng = np.random.default_rng(1)
     F = rng.uniform(0, 1, (4, 300))
-    assert (intervals.fit_scale(F, rng.standard_normal(300)) >= 0).all()
+    found = calibrate(F, rng.standard_normal(300), np.zeros(300, int), 1)
+    assert (found.coefficients >= 0).all()
 
 
 def test_errors_that_come_in_runs_are_worth_less():

@@ -22,7 +22,7 @@ def draw(seed, N=22, k=2, m=3, own_states=True):
     P, r = rng.standard_normal((m, k)), rng.uniform(0.2, 1, m)
     shared = Shared(information, vector, dynamics, P, r)
     Y, J = rng.standard_normal((m, N)), rng.random((m, N)) < 0.6
-    fit = personal.first_fit(shared, own_states)
+    _, fit = personal.finish(Y, J, shared, own_states, steps=1)
     if own_states:
         C = rng.standard_normal((m, m))
         c, a = rng.uniform(0.1, 1, m), rng.uniform(0, 0.9, m)
@@ -121,9 +121,8 @@ def test_fitting_helps(own_states):
     dynamics = Dynamics(np.array([[0.95]]), np.array([[0.09]]))
     shared = Shared(information, vector, dynamics, np.full((m, 1), 0.2), np.full(m, 0.5))
     J = rng.random((m, N)) < 0.5
-    start = personal.first_fit(shared, own_states)
     errors = [
-        np.abs(personal.finish(truth, J, shared, start, steps)[0].mean - truth)[~J].mean()
+        np.abs(personal.finish(truth, J, shared, own_states, steps)[0].mean - truth)[~J].mean()
         for steps in (1, 4)
     ]
     assert errors[1] < 0.9 * errors[0]
@@ -140,7 +139,7 @@ def test_odd_owners_are_no_exception(spoil):
     if spoil == "constant":
         Y[:] = 0.0
     for own_states in (True, False):
-        curve, fit = personal.finish(Y, J, shared, personal.first_fit(shared, own_states))
+        curve, fit = personal.finish(Y, J, shared, own_states)
         assert all(np.isfinite(array).all() for array in vars(curve).values())
         assert all(np.isfinite(array).all() for array in vars(fit).values())
         assert (curve.loo_var >= 0).all()

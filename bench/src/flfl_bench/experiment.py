@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import Field
 
-from flfl.config import Count, Share, TomlTable, Whole, read_toml
+from flfl.config import Count, Share, TomlTable, Whole, check_parameters, read_toml
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError, nearest
 from flfl.evaluation import training_mask
@@ -287,4 +287,4 @@ def _check_options(method: str, options: Options) -> None:
     find(method).require()
     if "seed" in options:
         raise InputError("seed is no option of a method", remedy="Give seeds = [...] in the run")
-    create(method, **options).check_settings()
+    check_parameters(create(method, **options))

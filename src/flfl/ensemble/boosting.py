@@ -21,17 +21,8 @@ def features(c: Candidates, base: Array, phase: Index, at: tuple[Index, Index]) 
     """Feature table of the entries ``at``, all relative to the base: trees see differences.
 
     Columns: candidates - base, neighbouring readings - base (NaN where absent), their distances,
-    log deviations, the shared curve's slopes before and after, base, phase, sensor, the shared
-    curve with the neighbours' residuals - base.
-
-    Parameters
-    ----------
-    base : (M, N) array
-        The estimate to correct.
-    phase : (N,) array
-        Hour or month.
-    at : pair of (n,) arrays
-        Rows and slots of the entries.
+    log deviations, the shared curve's slopes before and after, base, phase (hour or month), sensor,
+    the shared curve with the neighbours' residuals - base.
     """
     rows, slots = at
     b = base[rows, slots]
@@ -71,15 +62,9 @@ def correct(
     Parameters
     ----------
     fit, final : Candidates
-        Without and with the hold-out entries.
-    bases : pair of (M, N) arrays
-        The estimate to correct, for each of them.
-    Y : (M, N) array
-        Readings.
+        Without and with the hold-out entries; ``bases`` are the estimates to correct for each.
     masks : three (M, N) arrays
         Train entries, hold-out entries, gaps.
-    phase : (N,) array
-        Hour or month.
     """
     # Large: a site loads it when a run comes to its trees, and only then.
     from sklearn.ensemble import HistGradientBoostingRegressor

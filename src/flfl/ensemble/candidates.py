@@ -25,25 +25,13 @@ Mask = NDArray[np.bool_]
 Fall = NDArray[np.float32]
 Joint = tuple[Dynamics, Dynamics]
 
-NAMES = (
-    "linear",
-    "pchip",
-    "kriged",
-    "site",
-    "factors",
-    "shared",
-    "shared+pchip",
-    "factors+site",
-    "site+pchip",
-)
-"""Candidates in the order of ``Candidates.values``: the sensor's own interpolations, the owner's
-joint model without the network, the network's factors, the same with own states, the factors with
-the owner's joint model of what they leave."""
-LEAVE_ONE_OUT = NAMES[:-2]
-"""Those that do not see the reading itself, which alone the trees may use: the last two model what
-is left around it, where the reading has pulled the curve."""
-WITHOUT_NETWORK = (0, 1, 2, 3, 8)
-"""Those that use nothing but the owner's own readings."""
+LEAVE_ONE_OUT = ("linear", "pchip", "kriged", "site", "factors", "shared", "shared+pchip")
+"""Candidates that do not see the reading itself, which alone the trees may use: the sensor's own
+interpolations, the owner's joint model without the network, the network's factors, the same with
+own states."""
+NAMES = (*LEAVE_ONE_OUT, "factors+site", "site+pchip")
+"""All candidates in the order of ``Candidates.values``. The last two are the factors and the site
+with a model of what they leave around the reading, where it has pulled the curve."""
 OWN = 3
 """How many of them, the first, use nothing but the sensor's own readings."""
 
@@ -52,22 +40,12 @@ OWN = 3
 class Candidates:
     """Estimates of every entry without itself.
 
-    Attributes
-    ----------
-    values : (C, M, N) array
-        In the order of ``NAMES``.
-    deviations : (4, M, N) array
-        Standard deviations of the kriged, site, factors and shared ones.
-    near, near_residual : Neighbours
-        Of the readings and of the residuals.
-    bins : (M, N) array
-        Class of distance to the nearest other reading, by ``DISTANCE_EDGES``.
-    slopes : (2, M, N) array
-        How the shared curve rises from the slot before, and to the slot after.
-    silent : (M, N) array
-        Share of the site's other sensors that have no reading then.
-    dynamics : pair of Dynamics
-        Of the owner's joint models: of its readings, and of what the factors leave.
+    ``values`` (C, M, N) are in the order of ``NAMES``; ``deviations`` (4, M, N) are those of the
+    kriged, site, factors and shared ones; ``near`` and ``near_residual`` neighbours of readings and
+    residuals; ``bins`` (M, N) the class of distance to the nearest other reading; ``slopes``
+    (2, M, N) how the shared curve rises from the slot before and to the slot after; ``silent``
+    (M, N) the share of the site's other sensors without a reading then; ``dynamics`` those of the
+    owner's joint models, of its readings and of what the factors leave.
     """
 
     values: Array
@@ -115,14 +93,7 @@ def estimate_site(
     """Kalman-EM on the residuals of one site: its sensors trust each other.
 
     Residuals forget fast, so short chunks and overlaps do, and many chunks at a time keep the
-    Python loop short.
-
-    Parameters
-    ----------
-    R, J : (M, N) arrays
-        Residuals, any value where unknown, and where they are known.
-    dyn : Dynamics, optional
-        Learned before: one smoothing pass. None learns them.
+    Python loop short. With ``dyn``, learned before, it is one smoothing pass.
 
     Returns
     -------
@@ -130,14 +101,6 @@ def estimate_site(
         The estimate with the entry itself, the one without, and its variance.
     dyn : Dynamics
 
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> R = rng.standard_normal((1, 200)) + 0.1 * rng.standard_normal((3, 200))
-    >>> J = rng.random(R.shape) < 0.6
-    >>> _, loo, _, _ = estimate_site(R, J)
-    >>> bool(np.abs(loo - R)[J].mean() < np.abs(R[J]).mean())
-    True
     """
     scale = float(np.sqrt(np.where(J, R**2, 0.0).sum() / max(J.sum(), 1))) or 1.0
     Z = np.where(J, R, 0.0) / scale
@@ -169,26 +132,8 @@ def candidates(
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
-    Parameters
-    ----------
-    Y, J : (M, N) arrays
-        Readings, any value where unknown, and where they are known.
-    curve, plain : Curve
-        The personal finish with own states, and without.
-    dynamics : pair of Dynamics, optional
-        Of the owner's joint models, learned before; None learns them.
-    per_hour : float
-        Slots in an hour, 1 where a slot is longer.
-
-    Examples
-    --------
-    >>> t = np.arange(60.0)
-    >>> Y, J = np.sin(t / 5)[None], (t % 7 > 0)[None]
-    >>> nothing = np.zeros((1, 60))
-    >>> curve = Curve(nothing, nothing, nothing + 1, np.ones((1, 60, 13), np.float32))
-    >>> made = candidates(Y, J, curve, curve)
-    >>> made.values.shape, bool(abs(made.values[1] - Y)[0, 7:50].max() < 0.05)
-    ((9, 1, 60), True)
+    ``curve`` and ``plain`` are the personal finish with own states and without; the owner's joint
+    models are learned unless their ``dynamics`` are given.
     """
     fade = constants.FADE_HOURS * per_hour
     without, pull = curve.loo, curve.mean - curve.loo

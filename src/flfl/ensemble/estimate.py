@@ -23,13 +23,16 @@ from flfl.ensemble.candidates import (
     spikes,
 )
 from flfl.ensemble.holdout import runs
-from flfl.ensemble.intervals import Calibration, calibrate, interval
-from flfl.ensemble.personal import Shared, finish, first_fit
+from flfl.ensemble.intervals import calibrate, interval
+from flfl.ensemble.personal import Shared, finish
 from flfl.model.transforms import BACKWARD, FORWARD
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+
+MIX = "c...,...c->..."
+"""Weighted sum of candidates (C, ...) with weights (..., C)."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +56,13 @@ class Units:
 
 @dataclass(frozen=True)
 class Home:
-    """What an owner has at home.
+    """What an owner has at home, (m, N) unless said otherwise.
 
-    Attributes
-    ----------
-    raw : (m, N) array
-        Clean readings in their units.
-    known, held : (m, N) arrays
-        Where they are, and which of them are held out to judge by.
-    units, before : Units
-        The model's units, and the same from the readings that are not held out.
-    guess : (m, N) array
-        The public model's curve, to tell spikes by.
-    phase : (N,) array
-        Hour or month of each slot.
-    boost : bool
-        Whether trees correct the stack.
-    coverage : float
-        Of the intervals.
-    per_hour : float
-        Slots in an hour, 1 where a slot is longer.
+    ``raw`` are clean readings in their units, ``known`` where they are and ``held`` which of them
+    are held out to judge by; ``units`` are the model's, ``before`` the same from the readings that
+    are not held out; ``guess`` is the public model's curve, to tell spikes by; ``phase`` (N,) hour
+    or month of each slot; ``boost`` whether trees correct the stack; ``coverage`` that of the
+    intervals; ``per_hour`` slots in an hour, 1 where a slot is longer.
     """
 
     raw: Array
@@ -108,79 +98,51 @@ def recover(home: Home, shared: Shared, rng: np.random.Generator) -> Recovered:
     Y, Y_before = (units.forward(home.raw, home.known) for units in (home.units, home.before))
     calm = ~spikes(Y, home.known, home.guess)
     known, used = home.known & calm, home.known & calm & ~home.held
-    made = [finish(Y_before, used, shared, first_fit(shared, own)) for own in (True, False)]
+    made = [finish(Y_before, used, shared, own_states) for own_states in (True, False)]
     curve, plain = (found for found, _ in made)
     fit = candidates(Y_before, used, curve, plain, None, home.per_hour)
     curve, plain = (finish(Y, known, shared, own, steps=1)[0] for _, own in made)
     final = candidates(Y, known, curve, plain, fit.dynamics, home.per_hour)
     X, Z = fit.values, final.values
     names: tuple[str, ...] = NAMES
+    _, starts, ends = runs(home.held)
+    lengths = np.repeat(ends - starts, ends - starts).astype(float)
+    truth, near, most = Y_before[home.held], fit.bins[home.held], constants.ERROR_FARTHEST
+    errors = np.clip(X[:, home.held] - truth, -most, most)
     if home.boost:
         own = len(LEAVE_ONE_OUT)
-        judged = _judge(home.held, X[:own], Y_before, fit.bins, LEAVE_ONE_OUT)
+        groups, W, _, _ = _judge(errors[:own], lengths, near, LEAVE_ONE_OUT)
         bases = (
-            _mix(X[:own], judged.weights[judged.groups[fit.bins]]),
-            _mix(Z[:own], judged.weights[judged.groups[final.bins]]),
+            np.einsum(MIX, X[:own], W[groups[fit.bins]]),
+            np.einsum(MIX, Z[:own], W[groups[final.bins]]),
         )
         masks = used, home.held, ~home.known
         trees = boosting.correct(fit, final, bases, Y_before, masks, home.phase, rng)
         X, Z = np.concatenate([X, trees[:1]]), np.concatenate([Z, trees[1:]])
         names = (*NAMES, "boosted")
-    judged = _judge(home.held, X, Y_before, fit.bins, names)
-    return _recovered(home, judged, (fit, X), (final, Z))
+        errors = np.clip(X[:, home.held] - truth, -most, most)
+    judged = _judge(errors, lengths, near, names)
+    return _recovered(home, truth, errors, lengths, judged, (fit, X), (final, Z))
 
 
-def _mix(values: Array, weights: Array) -> Array:
-    """Weighted sum of candidates (C, ...) with weights (..., C)."""
-    return np.einsum("c...,...c->...", values, weights)
+def _judge(
+    errors: Array, lengths: Array, near: Index, names: Sequence[str]
+) -> tuple[Index, Array, Array, Array]:
+    """How an owner weights its candidates by their errors (C, n) at the held-out readings.
 
-
-@dataclass(frozen=True)
-class _Judged:
-    """Held-out entries: where they are, how far off each candidate was, how they are weighted.
-
-    Attributes
-    ----------
-    at : pair of (n,) arrays
-        Rows and slots.
-    lengths : (n,) array
-        Length of the run of hidden slots to which each belongs.
-    near, bins : (n,) arrays
-        Class of distance, and the group of classes that are judged together.
+    Returns
+    -------
     groups : (classes,) array
-        Group of each class.
-    truth, values, errors : (n,), (C, n) and (C, n) arrays
-        Readings in model units, candidates, and their clipped errors.
-    weights : (groups, C) array
-        Of the candidates, for the whole owner.
+        Which classes of distance are judged together.
+    W : (groups, C) array
+        Weights of the candidates.
     weight : (n,) array
-        Robust weight of each entry.
+        Robust weight of each held-out entry.
     scale : (groups,) array
         Mean weighted squared error of a candidate, times how many entries count for one.
     """
-
-    at: tuple[Index, Index]
-    lengths: Array
-    near: Index
-    bins: Index
-    groups: Index
-    truth: Array
-    values: Array
-    errors: Array
-    weights: Array
-    weight: Array
-    scale: Array
-
-
-def _judge(held: Mask, values: Array, Y: Array, near: Index, names: Sequence[str]) -> _Judged:
-    """Candidates (C, m, N) at the held-out readings, and the weights that fit them best."""
-    rows, slots = at = np.nonzero(held)
-    _, starts, ends = runs(held)
-    lengths = np.repeat(ends - starts, ends - starts).astype(float)
-    groups = stacking.group_bins(np.bincount(near[at], minlength=stacking.BINS).astype(float))
-    size, bins = int(groups[-1]) + 1, groups[near[at]]
-    truth, there = Y[at], values[:, rows, slots]
-    errors = np.clip(there - truth, -constants.ERROR_FARTHEST, constants.ERROR_FARTHEST)
+    groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
+    size, bins = int(groups[-1]) + 1, groups[near]
     # Errors within a gap are correlated: so many of them count for one.
     entries = np.maximum(np.bincount(bins, minlength=size), 1)
     spread = np.maximum(np.bincount(bins, 2 * lengths - 1, size) / entries, 1.0)
@@ -190,79 +152,63 @@ def _judge(held: Mask, values: Array, Y: Array, near: Index, names: Sequence[str
     weight, scale = np.ones(len(bins)), 1.0
     for robust in (False, True) if len(bins) else ():
         if robust:  # squares of small errors, absolutes of large ones
-            mixed = np.abs(_mix(errors, W[bins]))
+            mixed = np.abs(np.einsum(MIX, errors, W[bins]))
             knee = max(constants.ERROR_KNEE * float(mixed.mean()), constants.ERROR_LEAST_KNEE)
             weight = 1.0 / np.maximum(mixed, knee)
             weight = weight / weight.mean()
         G = stacking.error_sums(errors, weight, bins, size)
         scale = max(float(np.trace(G.sum(axis=0))) / G.shape[-1] / len(bins), 1e-12)
         W = stacking.stacked_weights(G, prior, scale, spread)
-    return _Judged(
-        (rows, slots),
-        lengths,
-        near[at],
-        bins,
-        groups,
-        truth,
-        there,
-        errors,
-        W,
-        weight,
-        scale * spread,
-    )
+    return groups, W, weight, scale * spread
 
 
 def _recovered(
     home: Home,
-    judged: _Judged,
+    truth: Array,
+    errors: Array,
+    lengths: Array,
+    judged: tuple[Index, Array, Array, Array],
     before: tuple[Candidates, Array],
     after: tuple[Candidates, Array],
 ) -> Recovered:
     """The stack with its intervals, back in the readings' units.
 
-    Parameters
-    ----------
-    before, after : pairs
-        Candidates without and with the held-out readings, and their values with the trees' own.
+    ``truth`` (n,), ``errors`` (C, n) and ``lengths`` of runs (n,) are those of the held-out
+    readings; ``before`` and ``after`` candidates without and with them, and their values with the
+    trees' own.
     """
-    m, (rows, slots) = len(home.raw), judged.at
-    features = scale_features(*before)[:, rows, slots]
+    (fit, X), (final, Z), held, m = before, after, home.held, len(home.raw)
+    (groups, network, weight, scale), (rows, slots) = judged, np.nonzero(held)
+    near = fit.bins[held]
     half = (slots // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
-    everything = np.ones(len(rows), bool)
-
-    def weights(chosen: Mask) -> Array:
-        """Of each sensor (m, groups, C), shrunk towards the owner's."""
-        errors, weight = judged.errors[:, chosen], judged.weight[chosen]
-        groups = rows[chosen], judged.bins[chosen]
-        return stacking.local_weights(errors, weight, groups, m, judged.weights, judged.scale)
-
+    parts = half, ~half, np.ones(len(rows), bool)
+    # Weights of each sensor (m, groups, C), shrunk towards the owner's.
+    weights = []
+    for part in parts:
+        at = rows[part], groups[near[part]]
+        own = stacking.local_weights(errors[:, part], weight[part], at, m, network, scale)
+        weights.append(own)
     # Honest errors for the intervals: each half of time judged by weights from the other.
     honest, hit = np.empty(len(rows)), np.empty(len(rows))
-    for use in (~half, half):
-        mine = weights(~use)[rows[use], judged.bins[use]]
-        honest[use] = _mix(judged.values[:, use], mine)
-    error, worth = judged.truth - honest, judged.lengths**-0.5
-
-    def calibrated(chosen: Mask) -> Calibration:
-        there = features[:, chosen], error[chosen], judged.near[chosen]
-        level = home.coverage
-        return calibrate(*there, stacking.BINS, level=level, worth=worth[chosen])
-
-    for use in (~half, half):
-        centre, scale = np.zeros(int(use.sum())), calibrated(~use)
-        low, high = interval(centre, features[:, use], judged.near[use], scale)
+    for use, W in zip(parts[1::-1], weights, strict=False):
+        honest[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], groups[near[use]]])
+    error, worth = truth - honest, lengths**-0.5
+    features, level = scale_features(*before)[:, held], home.coverage
+    scales = []
+    for part in parts:
+        there = features[:, part], error[part], near[part]
+        scales.append(calibrate(*there, stacking.BINS, level=level, worth=worth[part]))
+    for use, found in zip(parts[1::-1], scales, strict=False):
+        low, high = interval(np.zeros(int(use.sum())), features[:, use], near[use], found)
         hit[use] = (low <= error[use]) & (error[use] <= high)
-    final, Z = after
-    estimate = _mix(Z, weights(everything)[np.arange(m)[:, None], judged.groups[final.bins]])
-    lower, upper = interval(estimate, scale_features(*after), final.bins, calibrated(everything))
+    estimate = np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[final.bins]])
+    lower, upper = interval(estimate, scale_features(*after), final.bins, scales[2])
     steps = stacking.resolutions(home.raw, home.known)
-    guessed = home.before.back(honest, judged.at)
-    width = 0.0
+    guessed, width = home.before.back(honest, (rows, slots)), 0.0
     if len(rows):
-        width = stacking.choose_width(guessed, steps[rows], home.raw[judged.at])
+        width = stacking.choose_width(guessed, steps[rows], home.raw[held])
     holdout, inside = (np.full(home.raw.shape, np.nan) for _ in range(2))
-    holdout[judged.at] = stacking.snap(guessed, steps[rows], width)
-    inside[judged.at] = hit
+    holdout[held], inside[held] = stacking.snap(guessed, steps[rows], width), hit
     back = home.units.back
     filled = stacking.snap(back(estimate), steps[:, None], width)
     return Recovered(filled, back(lower), back(upper), holdout, inside)

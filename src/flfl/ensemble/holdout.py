@@ -32,25 +32,8 @@ def draw_holdout(
     Half one by one, half in runs as long as the table's gaps, drawn with probability
     proportional to their length (a slot to be recovered sits in such a gap). Scattered gaps
     therefore give scattered hold-out, outages give outages; where a site's sensors fall silent
-    together, so do those held out. A sensor keeps at least two readings.
-
-    Parameters
-    ----------
-    J : (M, N) array
-        Known entries.
-    rng : Generator
-        Of the draws.
-    share : float, optional
-        None: a small share, larger for an owner with few readings.
-    per_hour : float
-        Slots in an hour, 1 where a slot is longer.
-
-    Examples
-    --------
-    >>> J = np.ones((2, 1000), bool); J[:, 100:150] = False
-    >>> H = draw_holdout(J, np.random.default_rng(0), share=0.1)
-    >>> bool((H & ~J).any()), bool(0.05 < H.sum() / J.sum() < 0.2)
-    (False, True)
+    together, so do those held out. A sensor keeps at least two readings. Without a ``share`` it is
+    small, larger for an owner with few readings; ``per_hour`` are slots, 1 where one is longer.
     """
     M, N = J.shape
     if share is None:

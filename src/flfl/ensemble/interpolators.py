@@ -33,12 +33,7 @@ class Neighbours:
 def neighbours(R: Array, J: Mask, depth: int = 2) -> Neighbours:
     """Find the nearest known readings around every slot, itself excluded.
 
-    Parameters
-    ----------
-    R : (M, N) array
-        Values, any value where unknown.
-    J : (M, N) array
-        Known entries.
+    R (M, N) holds the values, anything where unknown; J (M, N) where they are known.
 
     Examples
     --------
@@ -92,12 +87,6 @@ def interpolate_pchip(near: Neighbours, *, decay: float = np.inf) -> Array:
     Linear where one of the four is absent; inside it is what scipy's pchip gives. The slope at a
     knot is the weighted harmonic mean of the secants around it, 0 at an extremum: the curve never
     overshoots.
-
-    Examples
-    --------
-    >>> J = np.array([[True, True, False, True, True]])
-    >>> interpolate_pchip(neighbours(np.array([[0.0, 1.0, 0.0, 3.0, 4.0]]), J))[0, 2].round(6)
-    np.float64(2.0)
     """
     (a, a2), (b, b2) = near.value
     full = np.isfinite(near.distance[:, 1]).all(axis=0)
@@ -128,31 +117,13 @@ def fit_kernel(R: Array, J: Mask) -> tuple[Array, Array]:
     A non-negative mixture of Matern kernels fitted to each sensor's autocorrelation, which is
     shrunk to the pooled one: least squares over lags >= 1, weighted by pairs / lag. A mixture of
     valid kernels is a valid kernel, whatever the noise of the curve; what its weights leave to one
-    is noise of the reading.
-
-    Parameters
-    ----------
-    R : (M, N) array
-        Readings around 0, any value where unknown. One spike must not set the curve, so they are
-        clipped.
-    J : (M, N) array
-        Known entries.
+    is noise of the reading. One spike must not set the curve, so readings are clipped.
 
     Returns
     -------
     correlation : (M, reach + 1) array
         At whole distances; the last column is zero and stands for everything beyond.
     variance : (M,) array
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.zeros((1, 5000))
-    >>> for t in range(1, 5000):
-    ...     X[0, t] = 0.8 * X[0, t - 1] + 0.6 * rng.standard_normal()
-    >>> correlation, variance = fit_kernel(X, np.ones(X.shape, bool))
-    >>> bool(abs(correlation[0, 1:4] - 0.8 ** np.arange(1, 4)).max() < 0.05), variance.round(1)
-    (True, array([1.]))
     """
     # Large: loaded when a run comes to it.
     from scipy.optimize import nnls
@@ -174,7 +145,10 @@ def fit_kernel(R: Array, J: Mask) -> tuple[Array, Array]:
     pooled = correlation.sum(0) / np.maximum(counts.sum(0), 1)
     rho = (correlation + shrink * pooled) / (counts + shrink)
     d = np.arange(constants.KERNEL_REACH + 1.0)
-    basis = np.stack([_matern(d, length, nu) for length, nu in constants.KERNELS], axis=1)
+    basis = np.empty((len(d), len(constants.KERNELS)))
+    for n, (length, nu) in enumerate(constants.KERNELS):  # Matern: a polynomial times exp(-x)
+        x = np.sqrt(2 * nu) * d / length
+        basis[:, n] = {0.5: 1.0, 1.5: 1 + x, 2.5: 1 + x + x * x / 3}[nu] * np.exp(-x)
     w = np.sqrt((counts.mean(0)[1:] + shrink) / d[1 : lags + 1])
     weight = np.stack([nnls(basis[1 : lags + 1] * w[:, None], row[1:] * w)[0] for row in rho])
     weight /= np.maximum(weight.sum(1, keepdims=True), 1.0)
@@ -183,20 +157,8 @@ def fit_kernel(R: Array, J: Mask) -> tuple[Array, Array]:
     return table, variance
 
 
-def _matern(d: Array, length: float, smoothness: float) -> Array:
-    """Matern correlation of smoothness 1/2, 3/2 or 5/2 at distance d."""
-    if smoothness == 0.5:
-        return np.exp(-d / length)
-    x = np.sqrt(2 * smoothness) * d / length
-    series = 1 + x if smoothness == 1.5 else 1 + x + x * x / 3
-    return series * np.exp(-x)
-
-
 def krige(
-    near: Neighbours,
-    correlation: Array,
-    variance: Array,
-    nugget: float = constants.KRIGE_NUGGET,
+    near: Neighbours, correlation: Array, variance: Array, nugget: float = constants.KRIGE_NUGGET
 ) -> tuple[Array, Array]:
     """Best linear estimate of each slot from its neighbours, and its error variance (M, N).
 

@@ -25,59 +25,35 @@ class Calibration:
     upper: Array
 
 
-def fit_scale(features: Array, error: Array) -> Array:
-    """Non-negative coefficients (F,) of ``|error| ~ c . features``, with features (F, n).
-
-    Two fits: the second weights each entry by the inverse of the first one's scale.
-
-    Examples
-    --------
-    >>> fit_scale(np.array([[1.0, 2.0, 4.0]]), np.array([2.0, -4.0, 8.0])).round(2)
-    array([2.])
-    """
-    # Large: loaded when a run comes to it.
-    from scipy.optimize import nnls
-
-    F = features.T
-    start = nnls(F, np.abs(error))[0]
-    weight = 1.0 / np.maximum(F @ start, 1e-3 * max(float(np.abs(error).mean()), 1e-300))
-    return np.asarray(nnls(F * weight[:, None], np.abs(error) * weight)[0])
-
-
 def calibrate(
     features: Array, error: Array, bins: Index, size: int, *, level: float, worth: Array
 ) -> Calibration:
     """Scale and asymmetric quantiles of ``(truth - estimate) / scale`` in each distance bin.
 
-    Coverage is that of split conformal prediction as far as hold-out and gaps are alike.
+    Coverage is that of split conformal prediction as far as hold-out and gaps are alike. The scale
+    is ``c . features`` with c >= 0 fitted to ``|error|`` twice: the second fit weights each entry
+    by the inverse of the first one's scale.
 
     Parameters
     ----------
-    features : (F, n) array
-        At hold-out entries: what tells how uncertain an entry is.
-    error : (n,) array
-        Truth minus estimate, in model units.
-    bins : (n,) array
-        Distance bin, below ``size``.
+    features, error, bins : (F, n), (n,) and (n,) arrays
+        At hold-out entries: what tells how uncertain an entry is, truth minus estimate, and the
+        distance bin, below ``size``.
     level : float
         Coverage.
     worth : (n,) array
         How many independent errors each stands for: errors within a gap are correlated.
-
-    Examples
-    --------
-    >>> e, one = np.random.default_rng(0).standard_normal(4000), np.ones(4000)
-    >>> near = np.zeros(4000, int)
-    >>> c = calibrate(one[None], e, near, 1, level=0.9, worth=one)
-    >>> low, high = interval(0 * one, one[None], near, c)
-    >>> bool(abs(np.mean((low < e) & (e < high)) - 0.9) < 0.01)
-    True
     """
     least, unknown = constants.QUANTILE_LEAST, constants.QUANTILE_UNKNOWN
     if not len(error):
         even = np.full(len(features), 1.0 / len(features))
         return Calibration(even, np.full(size, -unknown), np.full(size, unknown))
-    coefficients = fit_scale(features, error)
+    # Large: loaded when a run comes to it.
+    from scipy.optimize import nnls
+
+    F, size_of = features.T, np.abs(error)
+    weight = 1 / np.maximum(F @ nnls(F, size_of)[0], 1e-3 * max(float(size_of.mean()), 1e-300))
+    coefficients = nnls(F * weight[:, None], size_of * weight)[0]
     ratio = error / np.maximum(coefficients @ features, 1e-12)
     ends, tail = np.empty((2, size)), (1 - level) / 2
     for b in range(size):

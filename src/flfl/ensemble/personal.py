@@ -27,16 +27,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Shared:
-    """What the network says about the factors without this owner.
+    """What the network says about the factors without this owner, and their dynamics.
 
-    Attributes
-    ----------
-    information, vector : (N, k, k) and (N, k) arrays
-        See :mod:`flfl.model.state_space`.
-    dynamics : Dynamics
-        Of the factors.
-    P, r : (m, k) and (m,) arrays
-        The owner's loadings and residual variances, from its copies.
+    ``information`` (N, k, k) and ``vector`` (N, k) are those of :mod:`flfl.model.state_space`;
+    ``P`` (m, k) and ``r`` (m,) the owner's loadings and residual variances, from its copies.
     """
 
     information: Array
@@ -50,14 +44,8 @@ class Shared:
 class Fit:
     """Parameters of the personal model with n own states: m, or none.
 
-    Attributes
-    ----------
-    L : (m, k + n) array
-        How the readings see factors (the loadings ``p``) and own states (ones).
-    c : (m,) array
-        Noise variances.
-    a, S : (n,) and (n, n) arrays
-        Memory and step covariance of the own states.
+    ``L`` (m, k + n) is how readings see factors (loadings ``p``) and own states (ones), ``c`` (m,)
+    their noise variances, ``a`` (n,) and ``S`` (n, n) memory and step covariance of the own states.
     """
 
     L: Array
@@ -68,16 +56,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve of each sensor, (m, N) unless said otherwise.
+    """The curve of each sensor (m, N): ``mean`` with the entry's own reading, ``loo`` and its
+    variance ``loo_var`` without it.
 
-    Attributes
-    ----------
-    mean : array
-        With the entry's own reading.
-    loo, loo_var : array
-        Without it.
-    fall : (m, N, 2 * reach + 1) array
-        Share of a reading's pull on the curve that is left so many slots away.
+    ``fall`` (m, N, 2 * reach + 1) is the share of a reading's pull that is left so many slots away.
     """
 
     mean: Array
@@ -86,27 +68,18 @@ class Curve:
     fall: NDArray[np.float32]
 
 
-def first_fit(shared: Shared, own_states: bool = True) -> Fit:
-    """Start from what the owner published."""
-    c = np.maximum(shared.r, 1e-9)
-    if not own_states:
-        return Fit(shared.P, c, np.empty(0), np.empty((0, 0)))
-    a, slow = np.full(len(c), constants.PERSONAL_MEMORY), constants.PERSONAL_SLOW
-    L = np.concatenate([shared.P, np.eye(len(c))], axis=1)
-    return Fit(L, (1 - slow) * c, a, np.diag((1 - a**2) * slow * c))
-
-
 def finish(
-    Y: Array, J: Mask, shared: Shared, fit: Fit, steps: int | None = None
+    Y: Array, J: Mask, shared: Shared, start: Fit | bool = True, steps: int | None = None
 ) -> tuple[Curve, Fit]:
-    """The owner's curves given the network and its own clean readings.
+    """The owner's curves given the network and its own clean readings, and the parameters.
 
     Parameters
     ----------
     Y, J : (m, N) arrays
         Clean readings in the network's units, and where they are used.
-    fit : Fit
-        Parameters to start from, see :func:`first_fit`.
+    start : Fit or bool
+        Parameters to start from; a bool starts from what the owner published, with own states or
+        without.
     steps : int, optional
         Smoothing passes, None for the usual ones; the parameters are refitted between them.
 
@@ -117,11 +90,17 @@ def finish(
     >>> N = 40
     >>> quiet = Shared(np.zeros((N, 1, 1)), np.zeros((N, 1)),
     ...                Dynamics(np.eye(1) / 2, np.eye(1)), np.zeros((1, 1)), np.ones(1))
-    >>> Y = np.sin(np.arange(N) / 5)[None]
-    >>> J = np.arange(N)[None] % 4 > 0
-    >>> bool(np.abs(finish(Y, J, quiet, first_fit(quiet))[0].mean - Y)[~J].max() < 0.3)
+    >>> Y, J = np.sin(np.arange(N) / 5)[None], np.arange(N)[None] % 4 > 0
+    >>> bool(np.abs(finish(Y, J, quiet)[0].mean - Y)[~J].max() < 0.3)
     True
     """
+    if isinstance(start, Fit):
+        fit = start
+    else:
+        c, m = np.maximum(shared.r, 1e-9), len(shared.r) if start else 0
+        a, slow = np.full(m, constants.PERSONAL_MEMORY), constants.PERSONAL_SLOW if m else 0.0
+        L = np.concatenate([shared.P, np.eye(len(c))[:, :m]], axis=1)
+        fit = Fit(L, (1 - slow) * c, a, np.diag((1 - a**2) * slow * c[:m]))
     # Without a state of its own a lone sensor would slowly pull the factors to itself.
     few = not len(fit.a) and len(Y) < constants.PERSONAL_MANY
     usual = constants.PERSONAL_FEW_STEPS if few else constants.PERSONAL_STEPS
@@ -152,11 +131,6 @@ def _smooth(Y: Array, J: Array, shared: Shared, fit: Fit) -> Posterior:
     return smooth(information, vector, Dynamics(A, S))
 
 
-def _states(post: Posterior, L: Array) -> tuple[Array, Array]:
-    """Mean and variance of ``p . q + u`` (m, N)."""
-    return L @ post.mean.T, np.einsum("ia,tab,ib->it", L, post.cov, L, optimize=True)
-
-
 def _refit(Y: Array, J: Array, post: Posterior, old: Fit, factor: float) -> Fit:
     """Loadings, noise and own dynamics that explain the posterior, ``factor`` times as far.
 
@@ -173,7 +147,7 @@ def _refit(Y: Array, J: Array, post: Posterior, old: Fit, factor: float) -> Fit:
     H = (J @ squares).reshape(m, k, k) + old.c[:, None, None] * np.eye(k)
     L = old.L.copy()
     L[:, :k] = np.linalg.solve(H, target[..., None])[..., 0]
-    x, v = _states(post, L)
+    x, v = L @ post.mean.T, np.einsum("ia,tab,ib->it", L, post.cov, L, optimize=True)
     power = (Y**2).sum(axis=1) / n
     c = (J * ((Y - x) ** 2 + v)).sum(axis=1) / n
     c = np.maximum(c, constants.PERSONAL_LEAST_NOISE * (Y**2).sum(axis=1) / n + 1e-12)
@@ -198,10 +172,11 @@ def _curve(Y: Array, J: Mask, post: Posterior, fit: Fit) -> Curve:
     The pull of a reading falls off as ``cov(x_t, x_s) / var(x_t)``, chained from slot to slot.
     """
     (m, N), reach = Y.shape, constants.PULL_REACH
-    x, v = _states(post, fit.L)
+    L = fit.L
+    x, v = L @ post.mean.T, np.einsum("ia,tab,ib->it", L, post.cov, L, optimize=True)
     h = np.where(J, np.minimum(v / fit.c[:, None], 0.999), 0.0)
     loo = np.where(J, x - h * (Y - x) / (1 - h), x)
-    cross = np.einsum("ia,tab,ib->it", fit.L, post.cross, fit.L, optimize=True)
+    cross = np.einsum("ia,tab,ib->it", L, post.cross, L, optimize=True)
     safe = np.maximum(v, 1e-300)
     ahead, back = cross / safe[:, :-1], cross / safe[:, 1:]  # t to t + 1, and t + 1 to t
     fall = np.zeros((m, N, 2 * reach + 1), np.float32)

@@ -22,23 +22,7 @@ BINS = len(constants.DISTANCE_EDGES) + 1
 
 
 def error_sums(errors: Array, weight: Array, bins: Index, size: int) -> Array:
-    """Gram sums ``G_b = sum_{n in bin b} weight_n e_n e_n'`` of the candidates' hold-out errors.
-
-    Parameters
-    ----------
-    errors : (C, n) array
-        Candidate minus truth for n hold-out entries, in model units.
-    weight, bins : (n,) arrays
-
-    Returns
-    -------
-    (size, C, C) array
-
-    Examples
-    --------
-    >>> error_sums(np.array([[1.0, 2.0]]), np.ones(2), np.array([0, 1]), 2)[:, 0, 0]
-    array([1., 4.])
-    """
+    """Gram sums ``G_b = sum_{n in bin b} weight_n e_n e_n'`` (size, C, C) of errors (C, n)."""
     return np.stack(
         [(errors[:, bins == b] * weight[bins == b]) @ errors[:, bins == b].T for b in range(size)]
     )
@@ -47,14 +31,7 @@ def error_sums(errors: Array, weight: Array, bins: Index, size: int) -> Array:
 def simplex_weights(G: Array, prior: Array, strength: Array | float, steps: int = 200) -> Array:
     """Minimise ``w' G w + strength |w - prior|^2`` over the simplex, for a stack of problems.
 
-    Accelerated projected gradient, at most ``steps`` steps.
-
-    Parameters
-    ----------
-    G : (..., C, C) array
-        Gram sums.
-    prior : (..., C) array
-    strength : float or (...) array
+    Accelerated projected gradient, at most ``steps`` steps, of G (..., C, C) and prior (..., C).
 
     Examples
     --------
@@ -85,12 +62,6 @@ def default_weights(names: Sequence[str]) -> Array:
     """Weights (BINS, C) before any reading was held out, by class of distance.
 
     Near a reading its own past and future count, far from it the network.
-
-    Examples
-    --------
-    >>> default_weights(["site", "shared", "shared+pchip"]).round(2)[[0, -1]]
-    array([[0.11, 0.44, 0.44],
-           [0.22, 0.65, 0.13]])
     """
     at = np.linspace(0.0, 1.0, BINS)[:, None] ** 0.5
     near = np.array([constants.NEAR_WEIGHTS.get(name, 0.0) for name in names])
@@ -102,22 +73,8 @@ def default_weights(names: Sequence[str]) -> Array:
 def stacked_weights(G: Array, prior: Array, scale: float, spread: Array) -> Array:
     """Weights (bins, C): one set for all bins, pulled to the defaults; then each bin's own.
 
-    Parameters
-    ----------
-    G : (bins, C, C) array
-        From :func:`error_sums`.
-    prior : (bins, C) array
-        Default weights.
-    scale : float
-        Mean weighted squared error of a candidate.
-    spread : (bins,) array
-        How many entries count for one (errors of one run of hidden slots are alike).
-
-    Examples
-    --------
-    >>> even = np.full((1, 2), 0.5)
-    >>> stacked_weights(np.diag([1e6, 3e6])[None], even, 1.0, np.ones(1)).round(2)
-    array([[0.75, 0.25]])
+    ``G`` is from :func:`error_sums`, ``scale`` the mean weighted squared error of a candidate,
+    ``spread`` (bins,) how many entries count for one (errors of one run of hidden slots are alike).
     """
     # A candidate that errs much more than the best has little to add.
     shrink = constants.WEIGHT_SHRINK
@@ -135,32 +92,18 @@ def stacked_weights(G: Array, prior: Array, scale: float, spread: Array) -> Arra
 
 
 def local_weights(
-    errors: Array, weight: Array, groups: tuple[Index, Index], n_sensors: int, network: Array,
+    errors: Array,
+    weight: Array,
+    groups: tuple[Index, Index],
+    n_sensors: int,
+    network: Array,
     scale: Array,
-) -> Array:  # fmt: skip
+) -> Array:
     """Weights (M, bins, C) of a site's sensors: the network's, then the site's, then their own.
 
-    Each step deviates from the one before as far as its own held-out errors say so clearly.
-
-    Parameters
-    ----------
-    errors : (C, n) array
-        Candidate minus truth.
-    weight : (n,) array
-    groups : pair of (n,) arrays
-        Sensor and bin of each.
-    network : (bins, C) array
-        Weights.
-    scale : (bins,) array
-        Mean weighted squared error of a candidate, times how many entries count for one.
-
-    Examples
-    --------
-    >>> e = np.random.default_rng(0).standard_normal((2, 4000)) * np.array([[1.0], [10.0]])
-    >>> groups = np.arange(4000) % 2, np.zeros(4000, int)
-    >>> W = local_weights(e, np.ones(4000), groups, 2, np.full((1, 2), 0.5), np.full(1, 50.0))
-    >>> W.shape, bool(W[0, 0, 0] > 0.9)
-    ((2, 1, 2), True)
+    Each step deviates from the one before as far as its own held-out errors (C, n) say so clearly.
+    ``groups`` are sensor and bin of each, ``network`` (bins, C) weights, ``scale`` (bins,) the mean
+    weighted squared error of a candidate, times how many entries count for one.
     """
     (size, C), (sensor, bins) = network.shape, groups
     own = error_sums(errors, weight, sensor * size + bins, n_sensors * size)
@@ -171,13 +114,7 @@ def local_weights(
 
 
 def group_bins(entries: Array) -> Index:
-    """Which classes of distance are judged together (bins,): each group has entries enough.
-
-    Examples
-    --------
-    >>> group_bins(np.array([600.0, 30.0, 20.0, 100.0]))
-    array([0, 1, 1, 1])
-    """
+    """Which classes of distance are judged together (bins,): each group has entries enough."""
     groups, found, gathered = np.zeros(len(entries), np.intp), 0, 0.0
     for b, n in enumerate(entries):
         if b and min(gathered, entries[b:].sum()) >= constants.CLASS_LEAST:
@@ -192,12 +129,6 @@ def resolutions(raw: Array, known: NDArray[np.bool_]) -> Array:
 
     Steps are tried from the power of ten above the readings' spread downwards, so that the
     answer follows the unit.
-
-    Examples
-    --------
-    >>> raw = np.array([[1.2, 3.4, 5.0], [np.pi, np.e, 1.0]])
-    >>> resolutions(raw, np.ones((2, 3), bool)).tolist()
-    [0.1, 0.0]
     """
     found = np.zeros(len(raw))
     for n, (row, mask) in enumerate(zip(raw, known, strict=True)):

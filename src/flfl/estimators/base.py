@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,17 +24,6 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 
-def slots_per_hour(step: object) -> float:
-    """How many slots of a step are in an hour; 1 where a step is longer, or no time.
-
-    Examples
-    --------
-    >>> slots_per_hour(pd.Timedelta(minutes=10)), slots_per_hour(pd.Timedelta(days=1))
-    (6.0, 1.0)
-    """
-    return max(pd.Timedelta(hours=1) / step, 1.0) if isinstance(step, pd.Timedelta) else 1.0
-
-
 class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Base class: subclasses implement :meth:`_estimate`.
 
@@ -47,18 +35,13 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     estimates_ : (n_slots, n_sensors) array
         The method's value for every entry.
-    index_ : pandas.Index or None
-        Of the table that was fitted; None for an array.
-    sensors_ : Sensors
-        Coordinates, regions and sites of the columns.
-    period_ : int
-        Slots in the season that the time grid suggests (24 for hours), 0 for none.
-    step_ : Timedelta, float or None
-        One step of the time grid; None without one.
+    index_, sensors_
+        Index of the table (None for an array); coordinates, regions and sites of its columns.
+    period_, per_hour_
+        Slots in the season that the time grid suggests (24 for hours, 0 for none), and in an hour
+        (1 where a slot is longer or no time).
     traffic_ : Traffic
         What travelled between the parties (empty for a method that is not federated).
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
     """
 
     settings: ClassVar[type[Settings] | None] = None
@@ -70,21 +53,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        """Estimate every entry.
+        """Estimate every entry (M, N).
 
-        Parameters
-        ----------
-        Y : (M, N) array
-            Readings, NaN = missing; no row is all NaN.
-        positions : (N,) array
-            Elapsed time of the slots, in steps.
-        sensors : Sensors
-            The M sensors.
-
-        Returns
-        -------
-        (M, N) array
-            Without NaN.
+        No row of the readings Y (M, N) is all NaN; positions (N,) are elapsed steps of the slots.
         """
 
     def fit(
@@ -102,27 +73,18 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : (n_slots, n_sensors) array or DataFrame
-            NaN = missing. The index of a DataFrame may hold times.
-        y : object
-            Ignored.
+            NaN = missing. The index of a DataFrame may hold times. ``y`` is ignored.
         sensors : Sensors or DataFrame, optional
-            Coordinates, regions and sites: a DataFrame has one row for each sensor (``sensor_id``
-            or the index, ``latitude``/``longitude`` or ``x``/``y``, perhaps ``region``, ``site``).
+            One row for each sensor: ``sensor_id`` or the index, ``latitude``/``longitude`` or
+            ``x``/``y``, perhaps ``region`` and ``site``.
         sites : sequence, Series or mapping, optional
             Owner of each sensor, in column order or by sensor id; names or numbers.
         grid : Grid, optional
-            The time grid of the rows, where it is known already; else found from the index.
+            The time grid of the rows, where it is known; else found from the index.
         progress : callable, optional
             Called with (done, total) after every round, by methods that have rounds.
         """
         return self._fit(X, sensors, sites, grid, self._estimate)
-
-    def check_settings(self) -> None:
-        """Refuse parameters that the method does not take."""
-        if self.settings is not None:
-            self.settings.check(self.get_params())
-        elif is_dataclass(self):
-            check_parameters(self)
 
     def _fit(
         self,
@@ -133,7 +95,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         estimate: Callable[[Array, Array, Sensors], Array],
     ) -> Self:
         """Check what is given, estimate every entry, keep what was found."""
-        self.check_settings()
+        check_parameters(self)
         index = X.index if isinstance(X, pd.DataFrame) else None
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
@@ -145,7 +107,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             grid = infer_grid(index) if index.is_monotonic_increasing else None
         positions = np.arange(len(values), dtype=float) if grid is None else grid.positions
         self.period_ = 0 if grid is None else natural_period(grid)
-        self.step_ = None if grid is None else grid.step
+        self.per_hour_ = 1.0
+        if grid is not None and isinstance(grid.step, pd.Timedelta):
+            self.per_hour_ = max(pd.Timedelta(hours=1) / grid.step, 1.0)
         alive = ~np.isnan(values).all(axis=0)
         if not alive.any():
             raise InputError(
@@ -167,13 +131,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Fill the gaps of the table that was fitted.
 
-        A table without gaps comes back as it is. A DataFrame comes back as a DataFrame.
-
-        .. warning::
-            The rows of a DataFrame are found by their index. An **array has none: any array with
-            as many rows as the fitted table is taken to be that table**, and its gaps are filled
-            with the estimates for the fitted slots, whatever the array holds. To fill another
-            table, fit on it.
+        The rows of a DataFrame are found by their index. **An array has none: one with as many rows
+        as the fitted table is taken to be that table**, whatever it holds. To fill another table,
+        fit on it. A table without gaps comes back as it is, a DataFrame as a DataFrame.
 
         Raises
         ------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from flfl.config import MethodSettings, Settings
 from flfl.errors import InputError
-from flfl.estimators.base import Array, BaseRecoverer, slots_per_hour
+from flfl.estimators.base import Array, BaseRecoverer, Progress
 from flfl.estimators.owners import Partition, Sites, partition
 from flfl.estimators.saved_model import Kept, Remembered
 from flfl.io.grid import Grid
@@ -28,17 +28,20 @@ from flfl.protocol.network import Network, shared_posterior
 from flfl.protocol.owner import Owner, Table
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
-from flfl.protocol.server import Coordination, Progress
+from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site, Witness
 from flfl.secagg import LEAST_SITES
 from flfl.transport import local
 from flfl.transport.local import Tap
 
+_ARRAYS = "lower_", "upper_", "holdout_", "inside_", "added_error_"
+Hooks = tuple[Progress | None, Tap | None, Witness | None]
 Job = tuple[Table, tuple[str, int], Network | None, OwnPart | None, Array]
 """An owner's finish at home: its table, transform and season, the public state, its own part of
 that, and the added error of its sensors."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FLFL(BaseRecoverer):
     """Federated recovery from one release of noisy copies, with exact inference.
 
@@ -48,38 +51,48 @@ class FLFL(BaseRecoverer):
 
     Parameters
     ----------
-    added_error : standard deviation of the noise in the copies, as a multiple of each sensor's own
-        error in time; or a text such as ``"2 ug/m3"``, in the readings' units. 0 means that the
-        coordinator is trusted
-    share : numbers released for each reading, at most one half
-    effort : ``"full"``, or ``"quick"`` without trees
-    rank : factors at the most
-    rounds : of the shared fit
-    pilot : release a tenth of the slots first, to learn how little noise is enough
-    transformation, season : None lets the sites vote. ``transformation`` is ``"none"``,
-        ``"sqrt"`` or ``"log1p"``; ``season`` a number of slots, 0 for none
-    sharing : ``"network"``; ``"nothing"``: each owner by itself; ``"everything"``: one owner who
-        holds all sensors
-    coverage : of the prediction intervals
-    n_regions : regions to find from the coordinates (default: one for about 8 sensors)
-    secure : hide every site's part of the sums from the coordinator; None does so with three sites
-        or more, which it takes
-    random_state : seed of every random draw. Here one process plays all owners, so the noise of
-        the copies follows from it too; real sites draw theirs from a secret
+    added_error : float or str
+        Noise in the copies: a multiple of each sensor's own error in time, or a text such as
+        ``"2 ug/m3"``, in the readings' units. 0 means that the coordinator is trusted.
+    share : float
+        Numbers released for each reading, at most one half.
+    effort : {"full", "quick"}
+        Quick is without trees.
+    rank, rounds : int
+        Factors at the most, and rounds of the shared fit.
+    pilot : bool
+        Release a tenth of the slots first, to learn how little noise is enough.
+    transformation, season : optional
+        ``"none"``, ``"sqrt"`` or ``"log1p"``, and a number of slots (0: none). None lets the sites
+        vote.
+    sharing : {"network", "nothing", "everything"}
+        Nothing: each owner by itself. Everything: one owner holds all sensors.
+    coverage : float
+        Of the prediction intervals.
+    n_regions : int, optional
+        Regions to find from the coordinates; None for one for about 8 sensors.
+    secure : bool, optional
+        Hide every site's part of the sums from the coordinator; None does so with three sites or
+        more, which it takes.
+    random_state : int
+        Seed of every draw. Here one process plays all owners, so the noise of the copies follows
+        from it too; real sites draw theirs from a secret.
 
     Attributes
     ----------
-    estimates_, lower_, upper_ : (n_slots, n_sensors), every entry and its interval
-    holdout_, inside_ : estimates of the readings that were held out for choosing, and whether each
-        lay in its interval; NaN elsewhere
-    added_error_ : (n_sensors,) median added error of each sensor's copies at its median reading, in
-        the readings' units; NaN for a sensor that stayed at home
-    settings_ : what was chosen
-    n_rounds_, traffic_, partition_ : as their names say
-    secure_ : whether the sites' sums were hidden from the coordinator
-    readings_ : the table that was fitted, for ``partial_fit``
-    remembered_ : the finished run, for ``warm_start``; None where nothing was shared.
-        :func:`~flfl.estimators.saved_model.save_model` writes it to a file
+    estimates_, lower_, upper_ : (n_slots, n_sensors) arrays
+        Every entry and its interval.
+    holdout_, inside_ : (n_slots, n_sensors) arrays
+        Estimates of the readings that were held out for choosing, and whether each lay in its
+        interval; NaN elsewhere.
+    added_error_ : (n_sensors,) array
+        Median added error of each sensor's copies at its median reading, in the readings' units;
+        NaN for a sensor that stayed at home.
+    network_, settings_, secure_, n_rounds_, traffic_, partition_
+        The public state, what was chosen, and what their names say.
+    readings_, remembered_
+        The fitted table, for ``partial_fit``; the finished run, for ``warm_start`` and
+        :func:`~flfl.estimators.saved_model.save_model`, None where nothing was shared.
 
     Examples
     --------
@@ -91,46 +104,23 @@ class FLFL(BaseRecoverer):
     False
     """
 
-    def __init__(
-        self,
-        *,
-        added_error: float | str = 1.0,
-        share: float = 0.5,
-        effort: str = "full",
-        rank: int = 20,
-        rounds: int = 5,
-        pilot: bool = True,
-        transformation: str | None = None,
-        season: int | None = None,
-        sharing: str = "network",
-        coverage: float = 0.9,
-        n_regions: int | None = None,
-        secure: bool | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.added_error = added_error
-        self.share = share
-        self.effort = effort
-        self.rank = rank
-        self.rounds = rounds
-        self.pilot = pilot
-        self.transformation = transformation
-        self.season = season
-        self.sharing = sharing
-        self.coverage = coverage
-        self.n_regions = n_regions
-        self.secure = secure
-        self.random_state = random_state
+    added_error: float | str = 1.0
+    share: float = 0.5
+    effort: str = "full"
+    rank: int = 20
+    rounds: int = 5
+    pilot: bool = True
+    transformation: str | None = None
+    season: int | None = None
+    sharing: str = "network"
+    coverage: float = 0.9
+    n_regions: int | None = None
+    secure: bool | None = None
+    random_state: int = 0
 
     settings: ClassVar[type[Settings] | None] = MethodSettings
     _unit_free: ClassVar[bool] = False
-    _by_sensor: ClassVar[tuple[str, ...]] = (
-        "lower_",
-        "upper_",
-        "holdout_",
-        "inside_",
-        "added_error_",
-    )
+    _by_sensor: ClassVar[tuple[str, ...]] = _ARRAYS
 
     def fit(
         self,
@@ -146,33 +136,22 @@ class FLFL(BaseRecoverer):
         witness: Witness | None = None,
         finish: bool = True,
     ) -> Self:
-        """Learn from the known entries of a time x sensor table.
+        """Learn from the known entries of a time x sensor table; see also the base class.
 
         Parameters
         ----------
-        X, y, sensors, sites, grid
-            As in the base class.
         warm_start : Remembered, optional
             The ``remembered_`` of an earlier fit whose slots are the first ones of this table: only
             the new slots are released, and the copies of the others stay as they are.
-        progress : callable, optional
-            Called with (done, total) after every round.
-        tap : callable, optional
-            Called with ("up" or "down", site, bytes) for every message.
-        witness : callable, optional
-            Called with all that the coordinator learns; the audit stands here.
+        tap, witness : callable, optional
+            Called with ("up" or "down", site, bytes) for every message, and with all that the
+            coordinator learns; the audit stands here.
         finish : bool
             False leaves out the finish at home, from which nothing leaves: estimates stay NaN.
         """
         self.readings_ = X
-        estimate = partial(
-            self._estimate,
-            warm_start=warm_start,
-            progress=progress,
-            tap=tap,
-            witness=witness,
-            finish=finish,
-        )
+        hooks = progress, tap, witness
+        estimate = partial(self._estimate, warm=warm_start, hooks=hooks, finish=finish)
         return self._fit(X, sensors, sites, grid, estimate)
 
     def partial_fit(
@@ -204,8 +183,7 @@ class FLFL(BaseRecoverer):
     ) -> Any:
         """Fill the gaps of sensors that had no part in the fit, at the slots that were fitted.
 
-        Their owners fit them at home to what is public: nothing leaves. Returns a table like X,
-        filled.
+        Their owners fit them at home to what is public: nothing leaves. Returns X, filled.
         """
         check_is_fitted(self)
         if self.remembered_ is None:
@@ -219,11 +197,8 @@ class FLFL(BaseRecoverer):
         Y: Array,
         positions: Array,
         sensors: Sensors,
-        *,
-        warm_start: Remembered | None = None,
-        progress: Progress | None = None,
-        tap: Tap | None = None,
-        witness: Witness | None = None,
+        warm: Remembered | None = None,
+        hooks: Hooks = (None, None, None),
         finish: bool = True,
     ) -> Array:
         self.remembered_: Remembered | None = None
@@ -245,7 +220,7 @@ class FLFL(BaseRecoverer):
         )
         tables = self._tables(Y, positions, sensors, plane)
         if len(tables) > 1 and self.sharing == "network":
-            jobs = self._run(plan, added, tables, warm_start, progress, tap, witness)
+            jobs = self._run(plan, added, tables, warm, hooks)
         else:
             # Each owner by itself: its own vote, nothing released.
             jobs = []
@@ -308,12 +283,10 @@ class FLFL(BaseRecoverer):
         added: AddedError,
         tables: list[Table],
         warm: Remembered | None,
-        progress: Progress | None,
-        tap: Tap | None,
-        witness: Witness | None,
+        hooks: Hooks,
     ) -> list[Job]:
         """Let the parties talk until the run ends; what each owner has left to do."""
-        earlier, n_slots = None, len(tables[0].positions)
+        earlier, n_slots, (progress, tap, witness) = None, len(tables[0].positions), hooks
         if warm is not None:
             earlier, plan = warm.network, warm.network.plan
             tables = [replace(table, step=warm.step) for table in tables]
@@ -323,7 +296,18 @@ class FLFL(BaseRecoverer):
                     remedy="Give a table that goes on after the earlier one",
                 )
         names = [table.name for table in tables]
-        self._decide_secure(len(names))
+        self.secure_ = self.secure is not False and len(names) >= LEAST_SITES
+        if not self.secure_:
+            why = f"a sum over {len(names)} sites does not hide its terms"
+            if self.secure:
+                raise InputError(
+                    f"secure sums need {LEAST_SITES} sites or more: {why}",
+                    where="secure",
+                    remedy="Let more owners take part, or leave it out",
+                )
+            why = "secure sums are off" if self.secure is False else why
+            note = f"the sites' sums are not hidden from the coordinator: {why}"
+            self.traffic_.notes.append(note)
         sums, hiding = local.secure(names) if self.secure_ else (None, {})
         clients, infer = [], shared_posterior()
         for table in tables:
@@ -363,26 +347,8 @@ class FLFL(BaseRecoverer):
         self.remembered_ = Remembered(network, kept, tables[0].step)
         return jobs
 
-    def _decide_secure(self, n_sites: int) -> None:
-        """Whether the sites' sums are hidden from the coordinator, and a note where not."""
-        self.secure_ = self.secure is not False and n_sites >= LEAST_SITES
-        why = f"a sum over {n_sites} sites does not hide its terms"
-        if self.secure and not self.secure_:
-            raise InputError(
-                f"secure sums need {LEAST_SITES} sites or more: {why}",
-                where="secure",
-                remedy="Let more owners take part, or leave it out",
-            )
-        if self.secure is False:
-            note = "secure sums are off: the coordinator saw each site's own part of the release"
-            self.traffic_.notes.append(note)
-        elif not self.secure_:
-            note = f"the sites' sums are not hidden from the coordinator: {why}"
-            self.traffic_.notes.append(note)
-
     def _finish(self, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
         """Every owner's finish at home, side by side (the estimator plays all the owners)."""
-        rate = slots_per_hour(self.step_)
         parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
         infer = shared_posterior()
         for table, units, network, own, noise in jobs:
@@ -391,7 +357,9 @@ class FLFL(BaseRecoverer):
             if finish:
                 draws = f"flfl {self.random_state} draws {table.name}".encode()
                 seed = int.from_bytes(hashlib.sha256(draws).digest()[:4], "little")
-                effort = Effort(self.effort == "full", self.coverage, self.period_, seed, rate)
+                effort = Effort(
+                    self.effort == "full", self.coverage, self.period_, seed, self.per_hour_
+                )
                 made = finish_at_home(table, effort, units, network, own, infer)
                 parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
         estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)

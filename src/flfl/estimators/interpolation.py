@@ -17,18 +17,8 @@ Kind = Literal["linear", "pchip", "mean"]
 def interpolate(Y: Array, positions: Array, kind: Kind = "linear") -> Array:
     """Each sensor's own readings interpolated, flat beyond the first and the last.
 
-    Parameters
-    ----------
-    Y : (M, N) array
-        Readings, NaN = missing. A row of NaN stays one.
-    positions : (N,) array
-        Elapsed time of the slots, increasing.
-    kind : {"linear", "pchip", "mean"}
-        Straight lines, shape-preserving cubics, or the sensor's mean everywhere.
-
-    Returns
-    -------
-    (M, N) array
+    Straight lines, shape-preserving cubics (``"pchip"``), or the sensor's ``"mean"`` everywhere, of
+    readings Y (M, N) at positions (N,). NaN is missing; a row of NaN stays one.
 
     Examples
     --------
@@ -50,13 +40,7 @@ def interpolate(Y: Array, positions: Array, kind: Kind = "linear") -> Array:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Interpolation(BaseRecoverer):
-    """Each sensor's own readings interpolated; see :func:`interpolate`.
-
-    Examples
-    --------
-    >>> Interpolation().fit_transform(np.array([[1.0], [np.nan], [3.0]])).ravel().tolist()
-    [1.0, 2.0, 3.0]
-    """
+    """Each sensor's own readings interpolated; see :func:`interpolate`."""
 
     kind: Kind = "linear"
 

@@ -23,18 +23,10 @@ FORMAT = 5
 
 @dataclass(frozen=True)
 class Kept:
-    """The copies of one site's sensors, as its store has them.
+    """The copies of one site's sensors, as its store has them: ``copies`` and their added errors
+    ``sigmas`` (m, N), NaN where there is none, at ``instants`` (N,), UTC seconds.
 
-    Attributes
-    ----------
-    ids : sequence of str
-        The sensors.
-    instants : (N,) array
-        UTC seconds of the slots.
-    copies, sigmas : (m, N) arrays
-        Copies and their added errors, NaN where there is none.
-    held : (m, 5) array
-        The numbers from their readings that the sensors are held to.
+    ``held`` (m, 5) are the numbers from their readings that the sensors are held to.
     """
 
     ids: tuple[str, ...]
@@ -46,17 +38,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A finished run.
-
-    Attributes
-    ----------
-    network : Network
-        All that is public.
-    sites : mapping of str to Kept
-        Each site's copies.
-    step : int
-        Seconds of a slot.
-    """
+    """A finished run: all that is public, each site's copies by its name, seconds of a slot."""
 
     network: Network
     sites: Mapping[str, Kept]
@@ -81,20 +63,18 @@ class Remembered:
 
 def save_model(path: str | Path, run: Remembered) -> None:
     """Write a run to a file that only its owner can read. It holds noisy copies."""
-    content = pack(
-        {
-            "format": FORMAT,
-            "plan": asdict(run.network.plan) | {"box": _corners(run.network.plan)},
-            "network": network_to_arrays(run.network),
-            "step": run.step,
-            "sites": {
-                name: vars(kept) | {"ids": list(kept.ids)} for name, kept in run.sites.items()
-            },
-        }
-    )
+    plan, box = asdict(run.network.plan), run.network.plan.box
+    plan["box"] = None if box is None else np.array(box)
+    saved = {
+        "format": FORMAT,
+        "plan": plan,
+        "network": network_to_arrays(run.network),
+        "step": run.step,
+        "sites": {name: vars(kept) | {"ids": list(kept.ids)} for name, kept in run.sites.items()},
+    }
 
     def write(file: BinaryIO) -> None:
-        file.write(content)
+        file.write(pack(saved))
 
     write_files({path: write}, private=True)
 
@@ -113,8 +93,8 @@ def load_model(path: str | Path) -> Remembered:
         saved = unpack(content)
         if saved["format"] != FORMAT:
             raise CodecError(f"it has format {saved['format']}, this version reads {FORMAT}")
-        box = saved["plan"]["box"]
-        plan = Plan(**saved["plan"] | {"box": box and tuple(tuple(corner) for corner in box)})
+        given, box = saved["plan"], saved["plan"]["box"]
+        plan = Plan(**given | {"box": None if box is None else tuple(map(tuple, box.tolist()))})
         sites = {
             name: Kept(**kept | {"ids": tuple(kept["ids"])})
             for name, kept in saved["sites"].items()
@@ -127,8 +107,3 @@ def load_model(path: str | Path) -> Remembered:
             where=str(path),
             remedy="Fit anew and save it with --save-model",
         ) from None
-
-
-def _corners(plan: Plan) -> list[list[float]] | None:
-    """The map's corners as plain numbers."""
-    return None if plan.box is None else [[float(x) for x in corner] for corner in plan.box]

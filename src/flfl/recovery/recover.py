@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -67,9 +68,6 @@ def recover(
 ) -> Recovery:
     """Fill the gaps of a time x sensor table.
 
-    Settings that are None have the method's own default, which for ``flfl`` is given here; they
-    are checked by :class:`~flfl.config.MethodSettings`.
-
     Parameters
     ----------
     readings : DataFrame, array, Table or path
@@ -84,25 +82,9 @@ def recover(
         A name from the registry; ``flfl methods`` lists them.
     seed : int
         Of every random draw.
-    added_error : float or str, optional
-        Noise in the copies that leave: a multiple of each sensor's own error in time (1), or a text
-        with a unit such as ``"2 ug/m3"``; 0 means that the coordinator is trusted.
-    share : float, optional
-        Numbers released for each reading (0.5).
-    effort : {"full", "quick"}, optional
-        ``"quick"`` leaves the costly trees out (full).
-    rank, rounds : int, optional
-        Factors at the most (20), and rounds of the shared fit (5).
-    pilot : bool, optional
-        Release a tenth of the slots first, to learn how little noise is enough (True).
-    transformation, season : optional
-        Of the readings, and a number of slots; None lets the sites vote.
-    coverage : float, optional
-        Of the intervals (0.9).
-    n_regions : int, optional
-        Regions to find from the coordinates (one for about 8 sensors).
-    secure : bool, optional
-        Hide every site's sums from the coordinator (with three sites or more).
+    added_error, share, effort, rank, rounds, pilot, transformation, season, coverage, secure
+        Settings of the method, as in :class:`~flfl.FLFL` for ``flfl``, checked by
+        :class:`~flfl.config.MethodSettings`. None: the method's own default. So is ``n_regions``.
     options : mapping, optional
         Further settings of another method.
     max_gap, min_readings, bounds
@@ -193,17 +175,18 @@ def recover(
     if not isinstance(readings, Table | str | Path):
         outside = readings if isinstance(readings, pd.DataFrame) else pd.DataFrame(readings)
         index, columns, order = outside.index, with_time_index(outside).columns, table.order
-
-    def frame(cells: NDArray[Any]) -> pd.DataFrame:
-        return pd.DataFrame(cells if order is None else cells[order], index, columns)
-
+    rows = slice(None) if order is None else order
+    frames = [
+        pd.DataFrame(cells[rows], index, columns)
+        for cells in (values, flags, reasons, lower, upper, values if shown is None else shown)
+    ]
     added = getattr(model, "added_error_", np.full(len(columns), np.nan))
     return Recovery(
-        values=frame(values),
-        flags=frame(flags),
-        reasons=frame(reasons),
-        lower=frame(lower),
-        upper=frame(upper),
+        values=frames[0],
+        flags=frames[1],
+        reasons=frames[2],
+        lower=frames[3],
+        upper=frames[4],
         scores=test.overall,
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
@@ -218,8 +201,9 @@ def recover(
         run_id=run_id(table, network, settings, warm_start),
         table=table,
         sensors=network,
+        unit=table.unit,
         remembered=remembered,
-        published=None if shown is None else frame(shown),
+        published=None if shown is None else frames[5],
         secure=bool(getattr(model, "secure_", False)),
         notes=tuple(notes),
     )
@@ -261,12 +245,12 @@ def _sites(model: BaseRecoverer, network: Sensors, table: Table) -> tuple[str, .
 
 def _both(final: Traffic, test: Traffic) -> Traffic:
     """What travelled in the run and in its self-test; the rounds are those of the run."""
-    return Traffic(
+    return replace(
+        final,
         up=final.up + test.up,
         down=final.down + test.down,
         messages_up=final.messages_up + test.messages_up,
         messages_down=final.messages_down + test.messages_down,
-        rounds=final.rounds,
         exchanges=final.exchanges + test.exchanges,
         numbers=final.numbers + test.numbers,
         notes=[*final.notes, "the self-test was a run of its own; what travelled counts both"],
@@ -274,22 +258,9 @@ def _both(final: Traffic, test: Traffic) -> Traffic:
 
 
 def run_id(
-    table: Table,
-    network: Sensors,
-    settings: Mapping[str, Any],
-    warm_start: Remembered | None = None,
+    table: Table, network: Sensors, settings: Mapping[str, Any], warm_start: Remembered | None
 ) -> str:
-    """Sixteen hexadecimal digits: the same for the same readings, settings and version.
-
-    Examples
-    --------
-    >>> table = from_frame(np.array([[1.0, 2.0], [np.nan, 3.0]]))
-    >>> one, same, other = (
-    ...     run_id(table, Sensors(("0", "1")), {"seed": seed}) for seed in (0, 0, 1)
-    ... )
-    >>> len(one), one == same, one == other
-    (16, True, False)
-    """
+    """Sixteen hexadecimal digits: the same for the same readings, settings and version."""
     index = table.values.index
     words = {
         "version": version("flfl"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,9 @@ from flfl.recovery.selftest import GapScore, SensorScore
 
 @dataclass(frozen=True)
 class SiteScore:
-    """The self-test of one owner.
+    """The self-test of one owner: how many sensors it has, how many readings of them were hidden.
 
-    Attributes
-    ----------
-    site : str
-        Its name.
-    sensors, count : int
-        How many it has, and how many readings of them were hidden.
-    mae : mapping
-        As in :class:`GapScore`; NaN where nothing was hidden.
-    added_error : float
-        Of its copies, the median of its sensors; NaN where nothing left it.
+    ``mae`` is as in `GapScore`, ``added_error`` the median of its sensors (NaN: nothing left it).
     """
 
     site: str
@@ -54,50 +45,28 @@ class Recovery:
 
     Attributes
     ----------
-    values : DataFrame
-        Time x sensor; observed values as they were, recovered ones filled in, refused NaN.
-    flags : DataFrame
-        ``observed``, ``recovered`` or ``refused``.
-    reasons : DataFrame
-        Why a cell was refused; empty text elsewhere.
+    values, flags, reasons : DataFrame
+        Time x sensor: observed values as they were, recovered ones filled in, refused NaN; whether
+        each is ``observed``, ``recovered`` or ``refused``; why it was refused.
     lower, upper : DataFrame
-        Bounds of the interval of each recovered value (the value itself where observed, NaN where
-        refused).
-    scores : mapping
+        Interval of each recovered value (the value where observed, NaN where refused).
+    scores, by_gap_length, by_sensor, verdict
         The self-test: errors on readings that were hidden, against each sensor alone (``alone``:
-        pchip; ``linear``) and against each site alone (``site``, where sites have several sensors).
-    by_gap_length, by_sensor : tuples of scores
-        The self-test by length of the gap in which a hidden reading lay, and by sensor in column
-        order. A few hidden readings say little of one.
-    verdict : str
-        What the self-test says, in plain sentences; empty without one.
+        pchip; ``linear``) and each site alone (``site``, where sites have several sensors); by
+        length of the gap; by sensor (a few hidden readings say little of one); in words.
     added_error : Series
-        Standard deviation of the noise in each sensor's copies at its median reading, in the
-        readings' units; NaN for a sensor of which nothing left.
-    traffic : Traffic
-        What travelled, a self-test that is a run of its own included.
-    seconds : float
-        How long it took.
-    sites : tuple of str
-        Owner of each sensor; empty where a sensor without readings has none.
-    method : str
-        The name of the method that recovered.
-    settings : mapping
-        What was given: method, seed, rules, and the method's own settings.
-    rules : Rules
-        What was not to be filled, and the limits of what was.
-    run_id : str
-        The same for the same readings, settings and version.
-    table, sensors : Table and Sensors
+        Noise in each sensor's copies at its median reading, in the readings' units; NaN for a
+        sensor of which nothing left.
+    traffic, secure, sites
+        What travelled, a self-test that is a run of its own included; whether sums were hidden from
+        the coordinator; the owner of each sensor that took part.
+    settings, rules, run_id
+        What was given; the same for the same readings, settings and version.
+    table, sensors, unit, notes
         What was recovered, as it was understood.
-    remembered : Remembered or None
-        The finished run, for ``warm_start`` and :func:`~flfl.save_model` (``flfl`` only).
-    published : DataFrame or None
-        Filled from noisy copies, without a clean reading (``flfl`` only).
-    secure : bool
-        Whether the sites' sums were hidden from the coordinator.
-    notes : tuple of str
-        What was understood and decided, in plain sentences.
+    remembered, published
+        ``flfl`` only: the finished run, for ``warm_start`` and :func:`~flfl.save_model`; a table
+        filled from noisy copies, without a clean reading.
     """
 
     values: pd.DataFrame
@@ -119,15 +88,11 @@ class Recovery:
     run_id: str
     table: Table
     sensors: Sensors
+    unit: str | None = None
     remembered: Remembered | None = None
     published: pd.DataFrame | None = None
     secure: bool = False
     notes: tuple[str, ...] = ()
-
-    @property
-    def unit(self) -> str | None:
-        """Of the readings, where the file names one."""
-        return self.table.unit
 
     @property
     def provenance(self) -> Provenance:
@@ -193,21 +158,16 @@ class Recovery:
         }
 
     def save(self, path: str | Path, flags: str | Path | None = None) -> None:
-        """Write the filled table in the layout of its source, and perhaps the flags of each cell.
+        """Write the filled table (.csv, .csv.gz, .parquet, .nc) in the layout of its source.
 
-        Parameters
-        ----------
-        path : str or Path
-            Ends in .csv, .csv.gz, .parquet or .nc.
-        flags : str or Path, optional
-            A long table: time, sensor, value, flag, lower, upper, method, reason, run_id.
+        ``flags`` is a long table besides: time, sensor, value, flag, lower, upper, method, reason,
+        run_id.
         """
         order = self.table.order
         # In the order of time, as the table has its rows.
         back = slice(None) if order is None else np.argsort(order)
         values, lower, upper = (x.iloc[back] for x in (self.values, self.lower, self.upper))
-        reasons = self.reasons.iloc[back]
-        about = Provenance(reasons, self.method, self.run_id, self.rules.bounds)
+        about = replace(self.provenance, reasons=self.reasons.iloc[back])
         write_result(path, flags, self.table, values, lower, upper, about, self.sensors)
 
     def to_html(self, path: str | Path, title: str = "") -> None:
@@ -268,17 +228,14 @@ def guarantee(added_error: float) -> list[dict[str, float]]:
     """
     if not added_error > 0:
         return []
-    rows = []
-    for multiple, readings in _CHANGES:
-        mu = gaussian_dp(multiple, 1.0, readings)
-        rows.append(
-            {
-                "change": multiple * added_error,
-                "readings": readings,
-                "told_apart": best_guess(multiple, 1.0, readings),
-                "gaussian_dp": mu,
-                "epsilon": epsilon(mu, DELTA),
-                "delta": DELTA,
-            }
-        )
-    return rows
+    return [
+        {
+            "change": multiple * added_error,
+            "readings": readings,
+            "told_apart": best_guess(multiple, 1.0, readings),
+            "gaussian_dp": gaussian_dp(multiple, 1.0, readings),
+            "epsilon": epsilon(gaussian_dp(multiple, 1.0, readings), DELTA),
+            "delta": DELTA,
+        }
+        for multiple, readings in _CHANGES
+    ]

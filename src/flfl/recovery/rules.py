@@ -19,13 +19,8 @@ from flfl.io.table import Table
 
 Array = NDArray[np.float64]
 
-_UNITS: dict[str, Literal["s", "min", "h", "D", "W"]] = {
-    "s": "s",
-    "min": "min",
-    "h": "h",
-    "d": "D",
-    "w": "W",
-}
+_UNITS: dict[str, Literal["s", "min", "h", "D", "W"]]
+_UNITS = {"s": "s", "min": "min", "h": "h", "d": "D", "w": "W"}
 _WRITTEN = re.compile(rf"(?P<number>\d+|\d+\.\d+(?=\s*[a-z]))\s*(?P<unit>{'|'.join(_UNITS)}|)")
 
 NO_READING = "no reading"
@@ -73,15 +68,9 @@ def _limits(given: Any) -> tuple[float, float]:
 class Rules(Settings):
     """When a cell is refused, and where recovered values must lie. Observed ones are always kept.
 
-    Attributes
-    ----------
-    max_gap : int, str or Timedelta, optional
-        Gaps longer than this are refused whole: a number of slots, or a duration such as ``"6h"``
-        or ``"2d"``; None for no limit.
-    min_readings : int
-        Sensors with fewer readings stay unfilled.
-    bounds : pair of float
-        Physical limits of what is measured, from a pair in which None is an open end.
+    Gaps longer than ``max_gap`` are refused whole: a number of slots, or a duration such as
+    ``"6h"`` or ``"2d"``. Sensors with fewer than ``min_readings`` stay unfilled. ``bounds`` are the
+    physical limits of what is measured, from a pair in which None is an open end.
 
     Examples
     --------
