@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -132,11 +132,11 @@ def check_parameters(estimator: Any) -> None:
     InputError
         With the first parameter that is wrong.
     """
-    kind: Any = type(estimator)
+    given, kind = estimator.get_params(), cast(Any, type(estimator))
     if kind.settings is not None:
-        kind.settings.check(estimator.get_params())
+        kind.settings.check(given)
     elif is_dataclass(estimator):
-        _parameters(kind).check(estimator.get_params(), kind.__name__)
+        _parameters(kind).check(given, kind.__name__)
 
 
 @cache

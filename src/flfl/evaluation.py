@@ -118,8 +118,6 @@ def evaluate(
     ----------
     rates : sequence of float
         Shares of the known entries that are kept.
-    block_length : int, optional
-        Slots in a block; None for 24, or 12 for monthly readings.
     options : mapping, optional
         Settings by method name; with ``tuned``, what they leave open is chosen by :func:`tune`.
     report : callable, optional

@@ -142,11 +142,5 @@ def find(name: str) -> Method:
 
 
 def create(name: str, /, *, seed: int = 0, **options: Any) -> BaseRecoverer:
-    """An estimator of the method of that name; see :meth:`Method.create`.
-
-    Examples
-    --------
-    >>> create("flfl", seed=3).random_state
-    3
-    """
+    """An estimator of the method of that name; see :meth:`Method.create`."""
     return find(name).create(seed=seed, **options)

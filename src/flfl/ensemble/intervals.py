@@ -34,15 +34,9 @@ def calibrate(
     is ``c . features`` with c >= 0 fitted to ``|error|`` twice: the second fit weights each entry
     by the inverse of the first one's scale.
 
-    Parameters
-    ----------
-    features, error, bins : (F, n), (n,) and (n,) arrays
-        At hold-out entries: what tells how uncertain an entry is, truth minus estimate, and the
-        distance bin, below ``size``.
-    level : float
-        Coverage.
-    worth : (n,) array
-        How many independent errors each stands for: errors within a gap are correlated.
+    Features (F, n) tell how uncertain hold-out entries are; error (n,) is truth minus estimate,
+    bins (n,) their distance bins, ``worth`` (n,) how many independent errors each stands for (those
+    within a gap are correlated), ``level`` the coverage.
     """
     least, unknown = constants.QUANTILE_LEAST, constants.QUANTILE_UNKNOWN
     if not len(error):

@@ -73,15 +73,9 @@ def finish(
 ) -> tuple[Curve, Fit]:
     """The owner's curves given the network and its own clean readings, and the parameters.
 
-    Parameters
-    ----------
-    Y, J : (m, N) arrays
-        Clean readings in the network's units, and where they are used.
-    start : Fit or bool
-        Parameters to start from; a bool starts from what the owner published, with own states or
-        without.
-    steps : int, optional
-        Smoothing passes, None for the usual ones; the parameters are refitted between them.
+    Y and J (m, N) are clean readings in the network's units, and where they are used. A bool for
+    ``start`` starts from what the owner published, with own states or without. The parameters are
+    refitted between the ``steps``, which are smoothing passes (None: the usual number).
 
     Examples
     --------

@@ -66,15 +66,7 @@ def _site_of_each(ids: Sequence[str], sites: Sites) -> list[str]:
 
 @dataclass(frozen=True)
 class Partition:
-    """Region and site of each sensor; a region never spans two sites.
-
-    Attributes
-    ----------
-    regions : (M,) array of int
-        Labels of the regions.
-    sites : tuple of str
-        Site of each sensor.
-    """
+    """Region (a number) and site of each sensor; a region never spans two sites."""
 
     regions: NDArray[np.int64]
     sites: tuple[str, ...]

@@ -80,13 +80,7 @@ def save_model(path: str | Path, run: Remembered) -> None:
 
 
 def load_model(path: str | Path) -> Remembered:
-    """Read what :func:`save_model` wrote.
-
-    Raises
-    ------
-    InputError
-        When the file is not such a model.
-    """
+    """Read what :func:`save_model` wrote; anything else is an `InputError`."""
     with explained("the model cannot be read", where=str(path), remedy="Check the name"):
         content = Path(path).read_bytes()
     try:

@@ -94,13 +94,9 @@ def self_test(
     table's own gaps; see :func:`~flfl.ensemble.holdout.draw_holdout`) is tested on those. Any
     other is fitted again without such readings.
 
-    Parameters
-    ----------
-    model : BaseRecoverer
-        Fitted to the whole table; its scores go under the name ``label``.
-    again, alone : callable, optional
-        Fit the method, and each site by itself, to a table of readings. Without ``again`` there is
-        no test, without ``alone`` no score of each site.
+    The model was fitted to the whole table; its scores go under the name ``label``. ``again`` fits
+    the method, ``alone`` each site by itself, to a table of readings: without the first there is no
+    test, without the second no score of each site.
     """
     values = table.values.to_numpy()
     hidden, estimates = np.zeros(values.shape, bool), {label: values}
@@ -163,14 +159,7 @@ def _cross_coverage(error: Array, seed: int) -> float:
 
 
 def by_gap_length(errors: Errors, lengths: Array) -> tuple[GapScore, ...]:
-    """Scores in classes of gap length (time x sensor, in slots); empty classes are left out.
-
-    Examples
-    --------
-    >>> errors = {"flfl": np.array([[1.0, -3.0]]), "linear": np.array([[2.0, 8.0]])}
-    >>> [(s.shortest, s.longest, s.mae) for s in by_gap_length(errors, np.array([[1.0, 60.0]]))]
-    [(1, 1, {'flfl': 1.0, 'linear': 2.0}), (49, None, {'flfl': 3.0, 'linear': 8.0})]
-    """
+    """Scores in classes of gap length (time x sensor, in slots); empty classes are left out."""
     hidden = ~np.isnan(next(iter(errors.values())))
     ends = constants.GAP_CLASSES
     group = np.searchsorted(ends, lengths[hidden])
