@@ -282,14 +282,15 @@ def peak_memory() -> Iterator[PeakMemory]:
     def held() -> float:
         return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    def watch() -> None:
-        start = most = held()
+    def watch(start: float) -> None:
+        most = start
         while not stop.wait(0.005):
             most = max(most, held())
         found.peak_mb = max(most, held()) - start
 
-    watching = threading.Thread(target=watch, daemon=True)
+    watching = threading.Thread()
     if _PAGES.exists():
+        watching = threading.Thread(target=watch, args=(held(),), daemon=True)
         watching.start()
     try:
         yield found

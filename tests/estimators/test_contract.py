@@ -13,7 +13,7 @@ from flfl.estimators.interpolation import Interpolation
 from flfl.methods import create, methods
 from quick import QUICK, quick
 
-NEURAL = {name: QUICK[name] for name, method in methods().items() if method.needs == "neural"}
+NEURAL = {name: QUICK[name] for name, method in methods().items() if method.needs}
 
 
 @parametrize_with_checks([quick(name) for name in methods() if name not in NEURAL])
@@ -37,7 +37,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("name", NEURAL)
 def test_scikit_learn_checks_of_neural_methods(name, check):
     """Fewer: each shape of table is compiled anew."""
-    pytest.importorskip("jax", reason="needs the extra flfl[neural]")
+    pytest.importorskip("jax", reason="needs jax")
     check(methods()[name].build.__name__, create(name, **NEURAL[name]))
 
 
