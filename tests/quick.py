@@ -26,8 +26,9 @@ def quick(name: str, *, seed: int = 0, **options: Any) -> BaseRecoverer:
 
 
 def _param(name: str, method: Method) -> Any:
-    why = f"needs the extra flfl[{method.needs}]"
-    return pytest.param(name, marks=pytest.mark.skipif(not method.available, reason=why))
+    """Methods on JAX are slow: each shape of a table is compiled anew."""
+    marks = [pytest.mark.skipif(not method.available, reason=f"needs {method.needs}")]
+    return pytest.param(name, marks=marks + [pytest.mark.slow] * (method.needs is not None))
 
 
 EVERY_METHOD = [_param(name, method) for name, method in methods().items()]

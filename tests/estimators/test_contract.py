@@ -1,44 +1,24 @@
-"""scikit-learn's contract for every method of the registry; our own is in ``test_testing.py``."""
+"""scikit-learn's contract for every method of this package; our own is in bench."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from flfl import PaperFLFL
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.estimators.interpolation import Interpolation
-from flfl.methods import create, methods
-from quick import QUICK, quick
+from flfl.methods import create
+from quick import quick
 
-NEURAL = {name: QUICK[name] for name, method in methods().items() if method.needs}
+OWN = ("flfl", "flfl-paper", "linear", "pchip", "mean")
+"""Methods of this package; those of flfl-bench are checked there."""
 
 
-@parametrize_with_checks([quick(name) for name in methods() if name not in NEURAL])
+@parametrize_with_checks([quick(name) for name in OWN])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_parameters_default_constructible,
-        estimator_checks.check_no_attributes_set_in_init,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_estimator_cloneable,
-        estimator_checks.check_estimators_unfitted,
-        estimator_checks.check_estimators_pickle,
-    ],
-    ids=lambda check: check.__name__,
-)
-@pytest.mark.parametrize("name", NEURAL)
-def test_scikit_learn_checks_of_neural_methods(name, check):
-    """Fewer: each shape of table is compiled anew."""
-    pytest.importorskip("jax", reason="needs jax")
-    check(methods()[name].build.__name__, create(name, **NEURAL[name]))
 
 
 @pytest.fixture(scope="module")
