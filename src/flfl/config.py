@@ -1,7 +1,6 @@
 """Every setting of a run or a network, validated in one place.
 
-Python, the command line, TOML files and the services all check what they are given against the
-models of this module. A complaint names the key, what is wrong with it, and the nearest right one.
+A complaint names the key, what is wrong with it, and the nearest right one.
 """
 
 from __future__ import annotations
@@ -42,17 +41,9 @@ class Settings(BaseModel):
     def check(
         cls: type[T], given: Mapping[str, Any], where: str = "", folder: Path | None = None
     ) -> T:
-        """Settings from plain values.
+        """Settings from plain values; an :class:`InputError` names the first key that is wrong.
 
-        Parameters
-        ----------
-        where : the file or place that they come from, for the message
-        folder : what relative paths in them are taken from
-
-        Raises
-        ------
-        InputError
-            With the first key that is wrong.
+        ``where`` is the place that they come from; relative paths are taken from ``folder``.
 
         Examples
         --------
@@ -84,8 +75,7 @@ def read_settings(kind: type[T], path: Path) -> T:
 def _complaint(model: type[Settings], error: ValidationError, where: str) -> InputError:
     """The first complaint of a validation, in our words."""
     # A misspelt key comes before the one that is missing because of it.
-    found = error.errors(include_url=False)
-    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     keys, owner = _place(model, first["loc"])
     place = ": ".join(part for part in (where, ".".join(keys)) if part)
     if first["type"] == "extra_forbidden":
@@ -110,8 +100,7 @@ def _place(model: type[Settings], parts: tuple[int | str, ...]) -> tuple[list[st
             break
         kind = model.model_fields[part].annotation
         tables = [t for t in (kind, *get_args(kind)) if isinstance(t, type)]
-        inner = [table for table in tables if issubclass(table, Settings)]
-        if not inner:
+        if not (inner := [table for table in tables if issubclass(table, Settings)]):
             break
         model = inner[0]
     return keys, model
@@ -125,13 +114,8 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 def check_parameters(estimator: Any) -> None:
-    """Check an estimator's parameters: by its own model, or by the types of a dataclass's fields.
-
-    Raises
-    ------
-    InputError
-        With the first parameter that is wrong.
-    """
+    """Check an estimator's parameters by its own model, or by the types of a dataclass's fields; an
+    :class:`InputError` names the first that is wrong."""
     given, kind = estimator.get_params(), cast(Any, type(estimator))
     if kind.settings is not None:
         kind.settings.check(given)
@@ -206,11 +190,8 @@ class TomlTable(Settings):
 
 
 class BrokerSettings(TomlTable):
-    """Where the broker is. Without ``plaintext = true`` the three files are needed.
-
-    ``piece`` is how many bytes of a message go into one packet, ``largest`` how many bytes a
-    message has at the most.
-    """
+    """Where the broker is. Without ``plaintext = true`` the three files are needed. ``piece`` is
+    the most bytes of a packet, ``largest`` of a message."""
 
     gone = {
         "protocol": "Remove it: MQTT 3.1.1 is used, which every broker understands",
@@ -256,11 +237,8 @@ class MapSettings(TomlTable):
 
 
 class RunSettings(TomlTable):
-    """How a run is done, and how often (``every`` so many seconds; 0: once).
-
-    ``added_error`` is the network's wish; an owner's own setting is a floor that holds anyway.
-    :class:`flfl.FLFL` says what the others mean.
-    """
+    """How a run is done, and how often (``every`` so many seconds; 0: once). ``added_error`` is the
+    network's wish above each owner's own floor; :class:`flfl.FLFL` says what the others mean."""
 
     gone = {
         **_OLD_PRIVACY,
@@ -283,10 +261,8 @@ class RunSettings(TomlTable):
 
 
 class DeadlineSettings(TomlTable):
-    """Seconds: for sites to come together, for one answer, for the whole run.
-
-    ``misses`` is how many deadlines in a row a site may miss before the run goes on without it.
-    """
+    """Seconds: for sites to come together, for one answer, for the whole run. After ``misses``
+    missed deadlines in a row the run goes on without a site."""
 
     gather_within: Seconds = 600.0
     answer_within: Seconds = 300.0

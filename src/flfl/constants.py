@@ -13,14 +13,11 @@ in periods (days, years), never in slots.
 FEWEST_READINGS = 100
 """Readings below which a sensor's own error in time is not known."""
 ERROR_CLIP = 4 * 1.4826
-"""Errors in time count up to so many median sizes (four sigmas of a Gaussian): a few spikes do not
-make a sensor's noise loud."""
+"""Errors in time count up to so many median sizes (four sigmas): spikes make no noise loud."""
 RUNGS = 4
-"""Rungs of the ladder to a factor of two. By arithmetic the noise is then 9 % louder than it need
-be on average; with two rungs it would be 19 % (decision 18)."""
+"""Rungs to a factor of two: noise is 9 % louder than need be, with two 19 % (decision 18)."""
 LIMIT_REACH = 3.0
-"""Standard deviations of the forecast within which a reading enters its copy. No cost in accuracy
-on the prototypes' data."""
+"""Deviations of the forecast within which a reading enters its copy. No cost on the prototypes."""
 LIMIT_STEP = 2.0
 """Variance of a step of the random walk in that forecast, in squares of the error in time."""
 COPY_GRAINS = 64
@@ -43,8 +40,7 @@ PILOT_SLOTS, PILOT_LEAST = 400, 100
 PILOT_ROUNDS, PILOT_COPIES = 4, 30
 """Rounds of a pilot, and copies of a sensor without which it says nothing of its noise."""
 PILOT_LOWEST = 0.5
-"""A pilot lowers the noise to this share of the error in time at the most: a coordinator could make
-its sums fit (decision 18)."""
+"""Least share of noise after a pilot: a coordinator could make its sums fit (decision 18)."""
 LATER_ROUNDS = 1
 """Rounds when slots are added to a finished run."""
 MOST_NUMBERS = 64
@@ -52,16 +48,14 @@ MOST_NUMBERS = 64
 QUIETEST_WEIGHT = 0.5
 """In the sums no sensor counts as quieter than this share of the median error in time."""
 FIRST_RESIDUAL, LEAST_FIRST_RESIDUAL = 2.0, 0.05
-"""Residual variance before the first round: so many squared errors in time, at least this share of
-the network's squared scale."""
+"""First residual variance: in squared errors in time, and least in the network's squared scale."""
 SHORT_SLOTS, SHORT_PASSES = 4000, 3
-"""Below so many slots the dynamics are learned so often in a round: it costs no exchange (decision
-18). A count of slots, since it bounds the work."""
+"""Below so many slots (a bound on work) a round learns the dynamics so often (decision 18)."""
 BAD_SLOT = 25.0
 """A slot whose chi^2 is so many times its numbers is left out: real slots stay below 11."""
 WORST_FIT = 2.0
-"""Median of chi^2 over numbers beyond which the release is not used: real ones are .4 to .9. There
-is no lower limit: few numbers and many factors make it small."""
+"""Median of chi^2 over numbers beyond which a release is not used: real ones are .4 to .9. No
+lower limit: few numbers and many factors make it small."""
 CLEAN_SHARE = 0.15
 """Least share of a copy's residual variance that a clean reading keeps in the finish at home."""
 PUBLISHED_DIGITS = 6
@@ -72,8 +66,7 @@ PUBLISHED_DIGITS = 6
 HARMONICS = 6
 """Harmonics of a season: those of twelve months are a mean for every month."""
 SEASON_RIDGE = 2.0
-"""Ridge on a season's first harmonic, in readings; it grows with the order, so that a few readings
-give a smooth season and many a sharp one."""
+"""Ridge on a season's first harmonic, in readings; it grows with the order."""
 LARGEST_RADIUS = 0.999
 """Largest spectral radius of the dynamics: variances stay finite."""
 LEAST_FACTOR_STEP = 1e-5
@@ -94,8 +87,7 @@ SAVED_NUMBERS = 3.0
 # by the table's step, and count as slots where a slot is longer than an hour.
 
 HELD_OUT, MOST_HELD_OUT, ENOUGH_HELD_OUT = 0.05, 0.15, 1500
-"""Share of an owner's readings that is held out to judge by; the most that a small owner holds out,
-to have so many."""
+"""Share of readings held out to judge by; the most of a small owner, to have so many."""
 LONGEST_HELD_OUT_HOURS = 48
 """Longest run that is hidden: a few very long ones would be a noisy hold-out."""
 SILENT_SHARE, SILENT_HOURS = 0.9, 24
@@ -112,8 +104,7 @@ KERNELS = (
 KERNEL_REACH, KERNEL_LAGS = 300, 48
 """Slots from which on two readings are unrelated, and lags at which autocorrelation is measured."""
 KERNEL_SHRINK, KERNEL_CLIP, KRIGE_NUGGET = 200.0, 5.0, 0.003
-"""Pairs for which the pooled curve counts; deviations beyond which a reading is clipped; a relative
-noise that keeps the equations solvable."""
+"""Pairs that the pooled curve counts for; deviations of a clipped reading; noise for solving."""
 FADE_HOURS = 24.0
 """Time after which a sensor's last residual is forgotten, where none follows."""
 SPIKE_DEVIATIONS, SPIKE_RISE, SPIKE_PEAKS = 7.0, 0.3, 0.2
@@ -121,14 +112,12 @@ SPIKE_DEVIATIONS, SPIKE_RISE, SPIKE_PEAKS = 7.0, 0.3, 0.2
 share of real peaks among all that stand out from which on they are believed (D4, and D1 to D4 with
 1 % of the readings multiplied by ten)."""
 SITE_STEPS, SITE_STEPS_SHORT, SITE_LONG = 6, 12, 3000
-"""Steps of the joint model of a site; of one with fewer slots than the third, where they are cheap
-and noise is learned slowly."""
+"""Steps of the joint model of a site; of one with fewer slots than the third."""
 SITE_FACTOR, SITE_CHUNK, SITE_OVERLAP = 2.5, 64, 12
 """How far such a step overshoots, and the pieces of a series that run side by side (for speed)."""
 
 PERSONAL_STEPS, PERSONAL_FACTOR = 5, 3.0
-"""Smoothing passes of the personal model, and how far each refit overshoots: plain steps of
-expectation maximisation are short."""
+"""Smoothing passes of the personal model; how far each refit overshoots (EM steps are short)."""
 PERSONAL_MANY, PERSONAL_FEW_STEPS = 4, 3
 """An owner of fewer sensors refits its loadings without own states only so often, and plainly."""
 PERSONAL_LEAST_NOISE, PERSONAL_MOST_MEMORY = 2e-3, 0.995
@@ -146,30 +135,16 @@ TREE_FAR = 100.0
 """Slots beyond which a neighbour is just far."""
 
 NEAR_WEIGHTS = {
-    "pchip": 0.1,
-    "kriged": 0.1,
-    "site": 0.1,
-    "factors": 0.05,
-    "shared": 0.4,
-    "shared+pchip": 0.4,
-    "factors+site": 0.2,
-    "site+pchip": 0.05,
-    "boosted": 0.8,
-}
+    "pchip": 0.1, "kriged": 0.1, "site": 0.1, "factors": 0.05, "shared": 0.4,
+    "shared+pchip": 0.4, "factors+site": 0.2, "site+pchip": 0.05, "boosted": 0.8,
+}  # fmt: skip
 FAR_WEIGHTS = {
-    "kriged": 0.05,
-    "site": 0.1,
-    "factors": 0.5,
-    "shared": 0.3,
-    "shared+pchip": 0.06,
-    "factors+site": 0.1,
-    "boosted": 0.15,
-}
-"""Relative weights of the candidates next to a reading and far from any, before an own one says
-otherwise."""
+    "kriged": 0.05, "site": 0.1, "factors": 0.5, "shared": 0.3,
+    "shared+pchip": 0.06, "factors+site": 0.1, "boosted": 0.15,
+}  # fmt: skip
+"""Default relative weights of the candidates next to a reading and far from any."""
 WEIGHT_POWER, WEIGHT_SHRINK = 3.0, 0.25
-"""How much less a candidate weighs for its mean squared error, and how far a class of distance
-borrows from the others to know it."""
+"""How a candidate's weight falls with its squared error; how far a class borrows from others."""
 COMMON_STRENGTH, CLASS_STRENGTH = 20.0, 100.0
 """Independent held-out readings that weigh as much as the defaults, and as the common weights."""
 SITE_STRENGTH, SENSOR_STRENGTH = 20.0, 40.0
@@ -183,8 +158,7 @@ HALF_HOURS = 48
 """Length of one half when held-out readings are judged by weights from the other half."""
 
 SNAP_WIDTHS, SNAP_RMSE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), 1.001
-"""How near to a multiple of the resolution a value must be to be moved there, and by how much that
-may raise the root mean square error."""
+"""How near to a multiple of the resolution a value is moved there; how far the RMSE may rise."""
 RESOLUTION_STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 RESOLUTION_SHARE = 0.98
 """Resolutions to look for, relative to the readings' spread, and the share that must fit."""
@@ -197,8 +171,7 @@ QUANTILE_UNKNOWN = 3.0
 # --- recovery, self-test, evaluation --------------------------------------------------------------
 
 SELF_TEST_SHARE, SELF_TEST_COVERAGE = 0.1, 0.9
-"""Readings hidden from a method that holds none out by itself, and the coverage of the intervals
-that it gets from them (docs/decisions/0015)."""
+"""Share hidden from a method that holds none out, and its intervals' coverage (decision 15)."""
 GAP_CLASSES = (1, 3, 6, 12, 24, 48)
 """Longest gaps of the classes by which the self-test is told, in slots, as ``max_gap`` counts."""
 BLOCK_SLOTS, MONTHLY_BLOCK_SLOTS = 24, 12
@@ -206,10 +179,7 @@ BLOCK_SLOTS, MONTHLY_BLOCK_SLOTS = 24, 12
 RUNAWAY = 100.0
 """An estimate this many ranges outside all that was observed is no estimate."""
 TUNING_SLOTS, TUNING_SHARE = 2000, 0.1
-"""Tuning looks at no more slots than this, from the middle of the table, and hides this share of
-their readings: time for all methods alike."""
-
-# --- reading tables (io) --------------------------------------------------------------------------
+"""Tuning looks at so many slots at the most, from the middle, and hides this share of readings."""
 
 # --- the paper's method ---------------------------------------------------------------------------
 

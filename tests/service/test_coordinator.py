@@ -4,7 +4,7 @@ import pytest
 
 from flfl.service import keys
 from flfl.service.coordinator import CoordinatorService, Setup
-from flfl.transport.link import Heard
+from flfl.transport.link import Received
 
 SETTINGS = """
 network = "n"
@@ -23,7 +23,7 @@ log = "log"
 
 
 class Told:
-    """A link on which these things are heard, one after the other."""
+    """A link on which these things are received, one after the other."""
 
     boot, connected, dropped = "now", True, {}
 
@@ -51,8 +51,8 @@ def service(tmp_path, own_log):
 
 
 def hear(service, name, **status):
-    service.link.coming.append(Heard("status", name, None, status))
-    service._hear(0)
+    service.link.coming.append(Received("status", name, None, status))
+    service._receive(0)
 
 
 def test_word_of_a_lost_connection_comes_late(service):

@@ -24,7 +24,7 @@ from flfl.service.site import (
     Waiting,
 )
 from flfl.transport import local
-from flfl.transport.link import NOT_TOLD, Heard, Message
+from flfl.transport.link import NOT_TOLD, Message, Received
 from parties import parties
 
 GRID = TimeGrid("2024-01-01", "1h", 150)
@@ -59,7 +59,7 @@ class Recorder:
     def say(self, **status):
         self.said = status
 
-    def heard(self, kind):
+    def received(self, kind):
         return [message for message in self.sent if message.kind == kind]
 
 
@@ -97,13 +97,13 @@ def stop(service):
 
 def call(service, name):
     message = Message("call", "", {"call": name}, to_bytes(GRID))
-    service.take(Heard("all", "plan", message))
+    service.take(Received("all", "plan", message))
 
 
 def announce(service, number, called):
     agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
     message = Message("plan", agreement.run, {}, to_bytes(agreement))
-    service.take(Heard("all", "plan", message))
+    service.take(Received("all", "plan", message))
     return message
 
 
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
 )
 def test_a_call_that_is_none_is_answered_with_no(service, data):
     site = service()
-    site.take(Heard("all", "plan", Message("call", "", {"call": "c"}, data)))
+    site.take(Received("all", "plan", Message("call", "", {"call": "c"}, data)))
     assert [message.kind for message in site.link.sent] == ["unable"]
 
 
@@ -139,13 +139,13 @@ def test_news_of_an_older_run_does_not_end_the_present_one(service):
     site = service()
     call(site, "c1")
     old = announce(site, 1, "c1")
-    site.take(Heard("all", "plan", Message("ended", old.run, {"why": "it failed"})))
+    site.take(Received("all", "plan", Message("ended", old.run, {"why": "it failed"})))
     call(site, "c2")
     new = announce(site, 2, "c2")
     for late in (old, Message("aside", old.run, {"why": "x"}), Message("ended", old.run)):
-        site.take(Heard("all", "plan", late))
+        site.take(Received("all", "plan", late))
         assert site.state.agreement.run == new.run
-    site.take(Heard("to", "north", Message("aside", new.run, {"why": "late"})))
+    site.take(Received("to", "north", Message("aside", new.run, {"why": "late"})))
     assert site.state == Waiting()
     assert "late" in site.problem
 
@@ -159,7 +159,7 @@ def test_a_site_that_was_started_again_forgets_the_secrets_of_a_run_that_ended(s
     stop(site)
     again = service()
     assert isinstance(again.state, Running)
-    again.take(Heard("all", "plan", Message("ended", plan.run)))
+    again.take(Received("all", "plan", Message("ended", plan.run)))
     assert {path.name for path in folder.iterdir()} == {AGREEMENT}
 
 
@@ -187,14 +187,14 @@ def test_what_goes_wrong_with_a_question_is_told_by_code_only(service, monkeypat
     site = service()
     call(site, "c1")
     run = announce(site, 1, "c1").run
-    site.take(Heard("to", "north", question(run, 1, "publish", units=0, start=5, stop=9)))
+    site.take(Received("to", "north", question(run, 1, "publish", units=0, start=5, stop=9)))
 
     def breaks(units):
         raise ValueError("reading 12.5 at station 7")
 
     monkeypatch.setattr(site.state.client.owner, "vote", breaks)
-    site.take(Heard("to", "north", question(run, 2, "vote")))
-    told = [message.about["why"] for message in site.link.heard("refused")]
+    site.take(Received("to", "north", question(run, 2, "vote")))
+    told = [message.about["why"] for message in site.link.received("refused")]
     assert told == ["these slots are not the next ones", NOT_TOLD]
     assert "12.5" in site.problem
     assert "12.5" not in str(site.link.said)
@@ -215,7 +215,7 @@ def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
 
     site = service(write=lambda *arguments: wrote.append(arguments))
     for _ in range(2):
-        site.take(Heard("all", "plan", finished))
+        site.take(Received("all", "plan", finished))
     assert len(wrote) == 1
     (folder,) = (site.settings.state / "runs").iterdir()
     assert {path.name for path in folder.iterdir()} == {WRITTEN}
@@ -227,7 +227,7 @@ def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
 def test_a_finished_run_that_is_none_is_not_joined(service, finished, at):
     site, data = service(), bytearray(finished.data)
     data[at] ^= 1
-    site.take(Heard("all", "plan", Message("ended", finished.run, {}, bytes(data))))
+    site.take(Received("all", "plan", Message("ended", finished.run, {}, bytes(data))))
     assert site.problem
     assert not list((site.settings.state / "runs").glob("*"))
 

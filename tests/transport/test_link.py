@@ -140,7 +140,7 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
         centre.close()
 
 
-def test_a_party_that_floods_is_cut_off_and_the_others_are_heard(tmp_path):
+def test_a_party_that_floods_is_cut_off_and_the_others_are_received(tmp_path):
     mosquitto = Mosquitto(tmp_path)
     centre = Link(plain(mosquitto.port, largest=100_000), "n", "coordinator")
     loud, quiet = (Link(plain(mosquitto.port), "n", name) for name in ("loud", "quiet"))

@@ -55,5 +55,5 @@ def answer(node_config, request):
             )
         link = ReplyLink(request, settings.network, settings.name, home.identity)
         with closing(SiteService(home, link)) as service:
-            service.take(link.heard)
+            service.take(link.received)
         return link.signed()

@@ -55,10 +55,8 @@ class Agreement:
 
     @property
     def run(self) -> str:
-        """The run's name. It holds the hash of everything here: parties that were told different
-        things are in different runs, and do not understand each other."""
-        digest = hashlib.sha256(to_bytes(self)).hexdigest()[:16]
-        return f"{self.network}-{self.number}-{digest}"
+        """The run's name, with a hash: parties that were told different things share no run."""
+        return f"{self.network}-{self.number}-{hashlib.sha256(to_bytes(self)).hexdigest()[:16]}"
 
 
 def to_bytes(value: Any) -> bytes:
@@ -73,13 +71,7 @@ def _lists(value: Any) -> Any:
 
 
 def from_bytes(kind: type[T], data: bytes) -> T:
-    """An agreement or a grid from what was received.
-
-    Raises
-    ------
-    AgreementError
-        When it is none.
-    """
+    """An agreement or a grid from what was received; an :class:`AgreementError` if it is none."""
     try:
         value = TypeAdapter(kind).validate_python(unpack(data))
     except (CodecError, ValidationError, OverflowError) as error:
@@ -91,15 +83,8 @@ def from_bytes(kind: type[T], data: bytes) -> T:
 
 
 def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
-    """Refuse a run that an owner does not agree to.
-
-    The owner's added error needs no check: its own process makes the copies.
-
-    Raises
-    ------
-    AgreementError
-        With the term that is broken and what the run asks for.
-    """
+    """Refuse, with an :class:`AgreementError`, a run that an owner does not agree to. The owner's
+    added error needs no check: its own process makes the copies."""
     plan = agreement.plan
     if plan.rounds > _MOST_ROUNDS or plan.rank > _MOST_FACTORS:
         raise AgreementError("the run has more rounds or factors than any owner works for")

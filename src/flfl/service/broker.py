@@ -49,9 +49,8 @@ def network_status(path: Path, within: float) -> dict[str, Any]:
         if not link.wait(within):
             raise FLFLError(f"the broker cannot be reached: {link.problem or 'no answer'}")
         while (left := until - time.monotonic()) > 0:
-            heard = link.next(left)
-            if heard is not None and heard.branch == "status":
-                return dict(heard.status)
+            if (received := link.next(left)) is not None and received.branch == "status":
+                return dict(received.status)
         raise FLFLError("the coordinator of this network was never here")
     finally:
         link.close()

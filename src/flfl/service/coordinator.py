@@ -33,7 +33,7 @@ from flfl.service.keys import load_roster
 from flfl.service.logs import Metrics, start_logging
 from flfl.service.plan import agreement_of
 from flfl.transport.dispatcher import Dispatcher
-from flfl.transport.link import COORDINATOR, CoordinatorLink, Heard, Message
+from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received
 
 _LOG = logging.getLogger("flfl.coordinator")
 STATE, AGREEMENT, JOURNAL = "state", "agreement", "journal"
@@ -98,20 +98,9 @@ class Running:
     dispatcher: Dispatcher
     done: frozenset[str] = frozenset()
 
-    @property
-    def run(self) -> str:
-        """The run's name."""
-        return self.agreement.run
-
 
 class CoordinatorService:
-    """The coordinator's process.
-
-    Parameters
-    ----------
-    setup : its settings, and what follows from them
-    link : to the sites
-    """
+    """The coordinator's process, with a link to the sites."""
 
     def __init__(self, setup: Setup, link: CoordinatorLink) -> None:
         self.setup, self.settings, self.link = setup, setup.settings, link
@@ -134,7 +123,7 @@ class CoordinatorService:
                     if not self.settings.run.every or self.stopping:
                         return 0 if well else 1
                     while not self.stopping and time.monotonic() < until:
-                        self._hear(1.0)
+                        self._receive(1.0)
             return 0
         finally:
             self._tell(force=True)
@@ -151,8 +140,7 @@ class CoordinatorService:
         self.state = running = self._begin(agreement)
         why, published = "", b""
         try:
-            network = self._run(running)
-            if network is None:
+            if (network := self._run(running)) is None:
                 return False
             save(self._folder(agreement.run) / NETWORK, network_to_arrays(network))
             published = pack_network(agreement, network)
@@ -169,26 +157,26 @@ class CoordinatorService:
         self._end(running, why, published)
         return not why
 
-    def _hear(self, seconds: float) -> Heard | None:
+    def _receive(self, seconds: float) -> Received | None:
         """The next message; what is about sites, not about questions, is taken here."""
         self._tell()
-        heard = self.link.next(seconds)
-        if heard is None:
+        if (received := self.link.next(seconds)) is None:
             return None
-        if heard.branch == "link" and not isinstance(self.state, Resting):
+        if received.branch == "link" and not isinstance(self.state, Resting):
             self.link.announce(self.state.announcement)
-        elif heard.branch == "status":
-            self._is_present(heard.name, {key: str(heard.status[key]) for key in heard.status})
-        elif heard.branch == "from" and heard.name not in self.setup.roster.keys:
+        elif received.branch == "status":
+            self._is_present(
+                received.name, {key: str(received.status[key]) for key in received.status}
+            )
+        elif received.branch == "from" and received.name not in self.setup.roster.keys:
             self.link.dropped["not in the roster"] += 1
             return None
-        elif heard.message is not None:
-            self._take(heard.name, heard.message)
-        return heard
+        elif received.message is not None:
+            self._take(received.name, received.message)
+        return received
 
     def _is_present(self, name: str, status: dict[str, str]) -> None:
-        """A party is here or gone. The broker tells late of a connection that was lost: by then the
-        party may be here with another one."""
+        """A party is here or gone; one told late as gone may be here with another connection."""
         boot, state, known = status.get("boot"), status.get("state"), self.present.get(name, {})
         if name == COORDINATOR and state != "here":
             self.link.say()
@@ -208,7 +196,10 @@ class CoordinatorService:
                 unable[site] = str(about.get("why", ""))
                 self.state = replace(state, ready=state.ready - {site}, unable=unable)
                 _LOG.warning("%s cannot take part: %s", site, unable[site])
-        if isinstance(state, Running) and message.kind == "done" and message.run == state.run:
+        if isinstance(state, Running) and (message.kind, message.run) == (
+            "done",
+            state.agreement.run,
+        ):
             self.state = replace(state, done=state.done | {site})
 
     # --- before a run ------------------------------------------------------------------------
@@ -239,13 +230,13 @@ class CoordinatorService:
         self.state, until = Gathering(call), time.monotonic() + limit
         self.link.announce(call)
         while not self.stopping:
-            heard = self._hear(0.5)
+            received = self._receive(0.5)
             assert isinstance(self.state, Gathering)
             ready = self.state.ready
             if len(ready) == len(names):
                 return self._agree(self.state)
             # What has come in time counts, also where it was not read in time.
-            if time.monotonic() - until <= (0 if heard is None else limit):
+            if time.monotonic() - until <= (0 if received is None else limit):
                 continue
             if len(ready) >= self.setup.quorum:
                 return self._agree(self.state)
@@ -271,8 +262,7 @@ class CoordinatorService:
     def _continued(self, agreement: Agreement) -> Network | None:
         """The last finished run's public state, if this run only adds slots to it."""
         last, grid = self._folder(self._saved()["finished"]), agreement.grid
-        arrays = load(last / NETWORK)
-        if arrays is None:
+        if (arrays := load(last / NETWORK)) is None:
             return None
         before = from_bytes(Agreement, (last / AGREEMENT).read_bytes())
         grown = before.grid.slots < grid.slots and replace(before.grid, slots=grid.slots) == grid
@@ -288,16 +278,14 @@ class CoordinatorService:
         def progress(number: int, rounds: int) -> None:
             self._round = number
 
-        positions = agreement.grid.positions()
-        earlier = self._continued(agreement)
+        positions, earlier = agreement.grid.positions(), self._continued(agreement)
         coordination = Coordination(agreement.plan, positions, traffic, earlier, progress)
         run, program, deadlines = agreement.run, coordination.program(), self.settings.deadlines
         names = roster.names if agreement.secure else agreement.sites
         security = SecureServer(roster, run) if agreement.secure else None
         path = self._folder(run) / JOURNAL
         journal = DurableCoordinator(path, program, PROTOCOL, names, {}, run, security=security)
-        quorum = self.setup.quorum
-        dispatcher = Dispatcher(journal, self.link, run, traffic, deadlines, quorum)
+        dispatcher = Dispatcher(journal, self.link, run, traffic, deadlines, self.setup.quorum)
         plan = Message("plan", run, {}, to_bytes(agreement))
         return Running(plan, agreement, coordination, journal, dispatcher)
 
@@ -308,9 +296,8 @@ class CoordinatorService:
         names = self.setup.roster.names if agreement.secure else agreement.sites
         dispatcher.begin(without=[name for name in names if name not in agreement.sites])
         while not running.journal.done and not self.stopping:
-            heard = self._hear(min(dispatcher.check(), 0.5))
-            if heard is not None:
-                dispatcher.take(heard)
+            if (received := self._receive(min(dispatcher.check(), 0.5))) is not None:
+                dispatcher.take(received)
         return running.coordination.network if running.journal.done else None
 
     def _wait_for_results(self) -> None:
@@ -323,22 +310,22 @@ class CoordinatorService:
                 _LOG.warning("%s", self.problem)
             if not late or self.problem:
                 return
-            self._hear(0.5)
+            self._receive(0.5)
 
     def _end(self, running: Running, why: str, published: bytes) -> None:
-        folder, dispatcher = self._folder(running.run), running.dispatcher
-        self.state = Resting()
+        run, dispatcher, self.state = running.agreement.run, running.dispatcher, Resting()
+        folder = self._folder(run)
         # What the run made public goes to all: a site that had no part in it finishes with that.
         about = {"why": why[:500]} if why else {}
-        self.link.announce(Message("ended", running.run, about, published))
+        self.link.announce(Message("ended", run, about, published))
         traffic, aside = dispatcher.traffic, dispatcher.aside
         counted = {"bytes_up": traffic.bytes_up, "bytes_down": traffic.bytes_down}
         ended = {"failed": why, "aside": aside, "rounds": traffic.rounds, "notes": traffic.notes}
         save(folder / ENDED, ended | counted)
         Journal.remove(folder / JOURNAL)
         if not why:
-            self._save(finished=running.run)
-            _LOG.info("run %s is done", running.run, extra={"facts": {"aside": aside}})
+            self._save(finished=run)
+            _LOG.info("run %s is done", run, extra={"facts": {"aside": aside}})
 
     # --- telling -----------------------------------------------------------------------------
 
@@ -354,7 +341,7 @@ class CoordinatorService:
             "run": "", "question": 0, "waiting_for": [], "paused": "",
         }  # fmt: skip
         if isinstance(state := self.state, Running):
-            status["run"], status["question"] = state.run, state.journal.answered + 1
+            status["run"], status["question"] = state.agreement.run, state.journal.answered + 1
             status["waiting_for"] = list(state.dispatcher.waiting_for)
             status["paused"] = state.dispatcher.paused
         return status

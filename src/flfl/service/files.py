@@ -17,10 +17,8 @@ except ImportError:  # pragma: no cover - a system without it
 
 
 def lock(folder: Path, patience: float = 0.0) -> IO[bytes]:
-    """Make a private folder and keep other processes out of it until the returned file is closed.
-
-    ``patience`` is how many seconds another process may still have it.
-    """
+    """Make a private folder and keep other processes out of it until the returned file is closed;
+    another one may still have it for ``patience`` seconds."""
     remedy = "Give a state folder that can be written"
     with explained("the state folder cannot be used", where=str(folder), remedy=remedy):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

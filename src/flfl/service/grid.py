@@ -85,8 +85,7 @@ class TimeGrid:
         # The same day and hour of every month, or the month's last day.
         month = first.astype("M8[M]") + months * steps
         begin, after = month.astype("M8[s]"), (month + 1).astype("M8[s]")
-        hour = first - first.astype("M8[D]")
-        into = first - first.astype("M8[M]").astype("M8[s]")
+        hour, into = first - first.astype("M8[D]"), first - first.astype("M8[M]").astype("M8[s]")
         last = after - begin - np.timedelta64(86400, "s") + hour
         return (begin + np.minimum(into, last)).astype(np.int64)
 
@@ -95,8 +94,7 @@ class TimeGrid:
         return np.arange(self.slots, dtype=float)
 
     def period(self) -> int:
-        """Slots in the season that the grid suggests: a day of hours, a week of days, a year of
-        months; 0 for none."""
+        """Slots of a season: a day of hours, a week of days, a year of months; 0 for none."""
         seconds, months = self._step()
         if months:
             return 12 // months if 12 % months == 0 else 0
@@ -107,8 +105,7 @@ class TimeGrid:
 
     def slots_of(self, stamps: Index, where: str) -> Index:
         """The slot of each time, -1 for times before and after the grid."""
-        mine = self.stamps()
-        at = np.searchsorted(mine, stamps).clip(max=self.slots - 1)
+        at = np.searchsorted(mine := self.stamps(), stamps).clip(max=self.slots - 1)
         on = mine[at] == stamps
         between = ~on & (stamps > mine[0]) & (stamps < mine[-1])
         if between.any():

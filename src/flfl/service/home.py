@@ -30,14 +30,8 @@ SECRET, STORE, MARKER = "secret", "copies.sqlite", "copies.id"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Readings as they were when a run began: an interrupted run goes on with the same.
-
-    Attributes
-    ----------
-    ids : names of the sensors
-    values : (m, N), NaN = missing
-    coordinates : (m, 2) or None; geography : ``latlon``, ``metric`` or empty
-    """
+    """Readings as they were when a run began: an interrupted run goes on with the same. Values are
+    (m, N), NaN = missing; coordinates (m, 2); geography is ``latlon``, ``metric`` or empty."""
 
     ids: list[str]
     values: NDArray[np.float64]
@@ -147,20 +141,13 @@ def open_copier(folder: Path) -> Copier:
 
 
 def table_of(taken: Snapshot, name: str, agreement: Agreement) -> Table:
-    """A site's sensors that have readings, on the network's times and map.
-
-    Raises
-    ------
-    AgreementError
-        When the network has a map, and this site does not say where its sensors are.
-    """
+    """A site's sensors that have readings, on the network's times and map; an
+    :class:`AgreementError` if the map needs places that this site does not give."""
     grid, kind, alive, places = agreement.grid, agreement.geography, taken.alive, None
     if kind:
         if taken.coordinates is None or taken.geography != kind:
-            raise AgreementError(
-                f"the run needs {kind} places of all sensors; give readings.sensors a file"
-                " that has them"
-            )
+            needs = f"the run needs {kind} places of all sensors"
+            raise AgreementError(f"{needs}; give readings.sensors a file that has them")
         places = to_plane(taken.coordinates, kind, agreement.centre)[alive]
     values = taken.values[alive]
     ids = [sensor for sensor, here in zip(taken.ids, alive, strict=True) if here]

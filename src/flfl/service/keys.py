@@ -73,7 +73,12 @@ def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
 
 def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[str] = ()) -> Made:
     """A certificate for a party; with ``hosts``, for a broker that is reached under these names."""
-    _check_name(name)
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a party",
+            where="name",
+            remedy="Use letters, digits, dots, dashes and underscores, at most 64",
+        )
     authority, signer = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     if _now() + datetime.timedelta(days=days) > authority.not_valid_after_utc:
@@ -134,8 +139,8 @@ def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Rost
             raise InputError("this is not a public key", where=str(path), remedy=remedy)
         keys[name] = bytes.fromhex(public)
     roster = Roster(keys, threshold)
-    listed = {name: key.hex() for name, key in roster.keys.items()}
-    document = {"threshold": roster.threshold, "sites": listed}
+    sites = {name: key.hex() for name, key in roster.keys.items()}
+    document = {"threshold": roster.threshold, "sites": sites}
     _write(folder / ROSTER, json.dumps(document, indent=1))
     return roster
 
@@ -154,10 +159,8 @@ def load_roster(path: Path) -> Roster:
 
 
 def revoke(folder: Path, name: str) -> int:
-    """Put all certificates that a site was given so far, renewed ones too, on the revocation list;
-    returns how many are on it."""
-    authority, signer = _authority(folder)
-    path = folder / REVOKED
+    """Revoke all certificates of a site, renewed ones too; returns how many are on the list."""
+    (authority, signer), path = _authority(folder), folder / REVOKED
     listed = list(x509.load_pem_x509_crl(path.read_bytes())) if path.exists() else []
     serials = {_load(folder / f"{name}.pem").serial_number, *_issued(folder).get(name, [])}
     for serial in sorted(serials - {entry.serial_number for entry in listed}):
@@ -203,15 +206,6 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{name!r} cannot be the name of a party",
-            where="name",
-            remedy="Use letters, digits, dots, dashes and underscores, at most 64",
-        )
-
-
 def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
@@ -228,8 +222,7 @@ def _certificate(
 ) -> x509.CertificateBuilder:
     end = _now() + datetime.timedelta(days=days)
     # One that is to end in the past (for tests of just that) begins before it ends.
-    start = min(_now(), end) - _SLACK
-    serial = x509.random_serial_number()
+    start, serial = min(_now(), end) - _SLACK, x509.random_serial_number()
     return x509.CertificateBuilder(issuer, subject, key, serial, start, end)
 
 

@@ -50,10 +50,7 @@ def start_logging(settings: ReportSettings, party: str) -> None:
 
 
 class Metrics:
-    """Figures for Prometheus on a loopback port, or nothing at all.
-
-    Names that end in ``_total`` are counters, others gauges.
-    """
+    """Figures for Prometheus on a loopback port, if any: counters end in ``_total``."""
 
     def __init__(
         self, settings: ReportSettings, party: str, figures: Callable[[], Mapping[str, float]]

@@ -1,7 +1,7 @@
 """``flfl site``: one owner's service. Readings, copies and results stay in its folders.
 
 ``python -m flfl.service.site CONFIG [--once]`` runs it without what the command line loads. It is
-``Waiting``, or ``Running`` in a run, or has ``Finished`` one whose end it has not heard of yet; all
+``Waiting``, or ``Running`` in a run, or has ``Finished`` one whose end it was not told of yet; all
 of that follows from its state folder, so any process can go on with it::
 
     secret, copies.sqlite, copies.id    for ever
@@ -46,7 +46,7 @@ from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
 from flfl.service.logs import Metrics, start_logging
-from flfl.transport.link import NOT_TOLD, Heard, Message, SiteLink
+from flfl.transport.link import NOT_TOLD, Message, Received, SiteLink
 from flfl.transport.responder import Responder, told
 
 _LOG = logging.getLogger("flfl.site")
@@ -71,21 +71,14 @@ class Running:
 
 @dataclass(frozen=True)
 class Finished(Running):
-    """The result is written. The last answer may not have arrived: it can be asked for again until
-    the run has ended."""
+    """The result is written; the last answer may be asked for again until the run has ended."""
 
 
 State = Waiting | Running
 
 
 class SiteService:
-    """One owner's part in a network's runs.
-
-    Parameters
-    ----------
-    home : the owner's settings, keys and copies
-    link : to the coordinator
-    """
+    """One owner's part in a network's runs, with a link to the coordinator."""
 
     def __init__(self, home: Home, link: SiteLink) -> None:
         self.home, self.settings, self.link = home, home.settings, link
@@ -102,9 +95,8 @@ class SiteService:
         with closing(Metrics(self.settings.report, self.settings.name, self._figures)):
             # Until it is told of the end it may be asked for its last answer again.
             while not (self.stopping or (once and self.runs and isinstance(self.state, Waiting))):
-                heard = self.link.next(0.5)
-                if heard is not None:
-                    self.take(heard)
+                if (received := self.link.next(0.5)) is not None:
+                    self.take(received)
                 if isinstance(self.state, Running):
                     self.state.responder.tick()
         return self.runs
@@ -118,7 +110,7 @@ class SiteService:
         if isinstance(self.state, Running):
             self.state.journal.close()
 
-    def take(self, heard: Heard) -> None:
+    def take(self, received: Received) -> None:
         """Act on what has come. It raises only when something could not be written down."""
         handlers: dict[str, Callable[[Message], State]] = {
             "call": self._called,
@@ -127,9 +119,9 @@ class SiteService:
             "aside": self._set_aside,
             "ended": self._ended,
         }
-        message = heard.message
+        message = received.message
         with self._surviving():
-            if heard.branch == "link" or self._is_new_coordinator(heard):
+            if received.branch == "link" or self._is_new_coordinator(received):
                 self._report_state()
             elif message is not None and message.kind in handlers:
                 self.state = handlers[message.kind](message)
@@ -137,8 +129,7 @@ class SiteService:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """No message ends the owner's process; but nothing may follow from what could not be
-        written down."""
+        """No message ends the owner's process; what could not be written down does."""
         try:
             yield
         except (JournalError, CopyError, OSError):
@@ -148,9 +139,13 @@ class SiteService:
         except Exception as error:
             self._trouble(f"{type(error).__name__}: {error}", told(error))
 
-    def _is_new_coordinator(self, heard: Heard) -> bool:
-        boot, before = str(heard.status.get("boot", "")), self._coordinator
-        if heard.branch != "status" or str(heard.status.get("state")) != "here" or boot == before:
+    def _is_new_coordinator(self, received: Received) -> bool:
+        boot, before = str(received.status.get("boot", "")), self._coordinator
+        if (
+            received.branch != "status"
+            or str(received.status.get("state")) != "here"
+            or boot == before
+        ):
             return False
         self._coordinator = boot
         return True
@@ -205,9 +200,8 @@ class SiteService:
     def _called_to(self, agreement: Agreement) -> Snapshot | None:
         """The readings that were read for this run."""
         called = load(self.settings.state / CALLED)
-        if called is None or called.pop("call") != agreement.call:
-            return None
-        return Snapshot(**called)
+        wanted = called is not None and called.pop("call") == agreement.call
+        return Snapshot(**called) if wanted else None
 
     # --- a run -------------------------------------------------------------------------------
 
@@ -246,7 +240,7 @@ class SiteService:
         self.state = self._left("another run begins")
         for other in (self.settings.state / "runs").glob("*"):
             if other != folder:
-                # Of a run whose end this site did not hear of.
+                # Of a run whose end this site was not told of.
                 self._forget(other.name)
         if not (folder / AGREEMENT).exists():
             if taken is None:
@@ -308,7 +302,7 @@ class SiteService:
         return Finished(agreement, state.client, state.journal, state.responder)
 
     def _write(self, agreement: Agreement, taken: Snapshot, result: Recovered) -> None:
-        """The owner's own files."""
+        """Write the owner's own files."""
         from flfl.service.tables import write_tables
 
         write_tables(self.settings.out, taken, agreement.grid, result)
@@ -339,8 +333,10 @@ class SiteService:
         table = table_of(taken, self.settings.name, agreement)
         # What it released in earlier runs is still in the sums, and is taken off them.
         own = own_part(table, network, self.home.copier.store)
-        effort = effort_of(self.settings, agreement.grid)
-        shared = network.transform, network.season
+        effort, shared = (
+            effort_of(self.settings, agreement.grid),
+            (network.transform, network.season),
+        )
         self._write(agreement, taken, finish_at_home(table, effort, shared, network, own))
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
@@ -348,8 +344,7 @@ class SiteService:
         # One that was late may be about an earlier run.
         if not isinstance(self.state, Running) or message.run != self.state.agreement.run:
             return self.state
-        why = str(message.about.get("why", ""))
-        return self._left(f"the run goes on without this site: {why}")
+        return self._left(f"the run goes on without this site: {message.about.get('why', '')}")
 
     def _left(self, why: str) -> State:
         """Take no more part in the run that this site is in."""

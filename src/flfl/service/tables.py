@@ -36,9 +36,8 @@ def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
     values = np.full((len(ids), grid.slots), np.nan)
     for where, table in tables:
         rows = [ids.index(name) for name in table.sensor_ids]
-        values[rows] = _joined(
-            values[rows], _aligned(table, grid, where), settings.duplicates, where
-        )
+        new = _aligned(table, grid, where)
+        values[rows] = _joined(values[rows], new, settings.duplicates, where)
     if settings.sensors is None:
         return Snapshot(ids, values, None, "")
     sensors = read_sensors(settings.sensors, ids)
@@ -136,8 +135,7 @@ def _query(settings: ReadingSettings) -> Table:
 
 
 def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
-    """The owner's own files, from the readings and what was recovered of those sensors that have
-    any."""
+    """The owner's own files, from its readings and what was recovered of sensors that have any."""
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
     known = table.known

@@ -13,7 +13,7 @@ from flfl.protocol.journal import JournalError
 from flfl.protocol.messages import bytes_by_kind, sender
 from flfl.protocol.session import Coordinator, Envelope
 from flfl.protocol.traffic import Traffic
-from flfl.transport.link import CoordinatorLink, Heard, Message
+from flfl.transport.link import CoordinatorLink, Message, Received
 
 _LOG = logging.getLogger("flfl.coordinator")
 
@@ -37,10 +37,8 @@ class _Asked:
 class Dispatcher:
     """The coordinator's side of one run: it sends questions, takes answers, and sets sites aside.
 
-    Parameters
-    ----------
-    quorum : with fewer sites the run pauses until others are back
-    again : a site that says it is waiting is not sent its question twice within these seconds
+    With fewer sites than ``quorum`` the run pauses until others are back. A site that says it is
+    waiting is not sent its question twice within ``again`` seconds.
     """
 
     def __init__(
@@ -56,8 +54,7 @@ class Dispatcher:
         self.coordinator, self.link, self.run, self.traffic = coordinator, link, run, traffic
         self.deadlines, self.quorum = deadlines, quorum
         self.aside: dict[str, str] = {}
-        self.paused = ""
-        self._again = again
+        self.paused, self._again = "", again
         self._asked: dict[str, _Asked] = {}
         self._began = time.monotonic()
 
@@ -67,8 +64,7 @@ class Dispatcher:
         return tuple(self._asked)
 
     def begin(self, without: Sequence[str] = ()) -> None:
-        """Send the first messages (of a resumed run: those that are still to be answered).
-        ``without`` are sites of the roster that have no part in this run."""
+        """Send the messages that are still to be answered; ``without`` have no part in this run."""
         self._began = time.monotonic()
         waiting = dict(self.coordinator.start())
         for site in without:
@@ -77,31 +73,30 @@ class Dispatcher:
             waiting |= dict(self.coordinator.absent(site))
         self._post(list(waiting.items()))
 
-    def take(self, heard: Heard) -> None:
+    def take(self, received: Received) -> None:
         """Something came from a site."""
-        message = heard.message
-        if heard.branch == "link":
+        message = received.message
+        if received.branch == "link":
             # The broker may have forgotten everything.
             self._send(*self._asked)
         if message is None or message.kind not in ("here", "answer", "refused"):
             return
         if message.run != self.run:
-            self._drop("another run", heard.name)
+            self._drop("another run", received.name)
         elif message.kind == "here":
-            self._is_here(heard.name)
+            self._is_here(received.name)
         else:
-            self._answered(heard.name, message)
+            self._answered(received.name, message)
 
     def check(self) -> float:
-        """Act on deadlines that have passed; returns seconds until the next one. A whole run that
-        is late is a :class:`StalledError`."""
+        """Act on deadlines that have passed (:class:`StalledError` for the whole run's); returns
+        seconds until the next one."""
         now, deadlines = time.monotonic(), self.deadlines
         left = self._began + deadlines.finish_within - now
         if left <= 0:
-            late = ", ".join(self._asked) or "nobody"
+            late = f"within {deadlines.finish_within:g} s; it was waiting for"
             raise StalledError(
-                f"the run did not finish within {deadlines.finish_within:g} s;"
-                f" it was waiting for {late}"
+                f"the run did not finish {late} {', '.join(self._asked) or 'nobody'}"
             )
         for site, asked in list(self._asked.items()):
             if self._asked.get(site) is asked and now - asked.since >= deadlines.answer_within:
@@ -116,7 +111,10 @@ class Dispatcher:
             self._drop("repeated", site, logging.DEBUG)
             return
         if message.kind == "refused":
-            self._refused(site, str(message.about.get("why", "")))
+            why = str(message.about.get("why", ""))
+            if not self._can_lose(site):
+                raise RefusedBySiteError(f"{why} (the run cannot go on without {site})")
+            self._go_on_without(site, f"it refuses: {why}")
             return
         if sender(message.data) not in (None, site):
             self._drop("another site's name", site)
@@ -132,11 +130,6 @@ class Dispatcher:
         del self._asked[site]
         self._post(envelopes)
 
-    def _refused(self, site: str, why: str) -> None:
-        if not self._can_lose(site):
-            raise RefusedBySiteError(f"{why} (the run cannot go on without {site})")
-        self._go_on_without(site, f"it refuses: {why}")
-
     def _is_here(self, site: str) -> None:
         if site in self.aside:
             self._tell_aside(site)
@@ -145,8 +138,7 @@ class Dispatcher:
             self._send(site)
 
     def _missed(self, site: str, asked: _Asked, now: float) -> None:
-        asked.missed += 1
-        asked.since = now
+        asked.missed, asked.since = asked.missed + 1, now
         why = f"no answer for {asked.missed * self.deadlines.answer_within:g} s"
         if asked.missed < self.deadlines.misses:
             _LOG.warning("%s missed a deadline (%d)", site, asked.missed)
@@ -159,8 +151,7 @@ class Dispatcher:
         self._send(site)
 
     def _can_lose(self, site: str) -> bool:
-        enough = len(self.coordinator.sites) - 1 >= self.quorum
-        return enough and self.coordinator.can_lose(site)
+        return len(self.coordinator.sites) > self.quorum and self.coordinator.can_lose(site)
 
     def _go_on_without(self, site: str, why: str) -> None:
         self.aside[site] = why
@@ -176,8 +167,7 @@ class Dispatcher:
         self.paused = ""
         for site, data in envelopes:
             self.traffic.sent_down(bytes_by_kind(data))
-            question = Message("question", self.run, {}, data)
-            self._asked[site] = _Asked(question, time.monotonic())
+            self._asked[site] = _Asked(Message("question", self.run, {}, data), time.monotonic())
             self._send(site)
 
     def _send(self, *sites: str) -> None:

@@ -1,10 +1,8 @@
 """Flower carries the messages: the one file that knows ``flwr``.
 
-Each Flower message carries one of ours to a site, where it starts a process that opens the site's
-state folder, answers and ends. All that the site has to say comes back in the reply. Nodes have no
-names: a reply is signed with the key that the roster lists, over the message's nonce and everything
-in the reply. So a SuperNode that was started again under another number is recognised, and no node,
-nor the SuperLink, can answer for a site, change an answer or use an old one.
+Each Flower message starts a process at a site that opens its state folder, replies and ends. Nodes
+have no names: a reply is signed with the key that the roster lists, over the message's nonce and
+everything in the reply, so that nobody else can answer for a site or use an old answer.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError
 from flfl.secagg import Identity, Roster
 from flfl.secagg.keys import digest
-from flfl.transport.link import NOT_TOLD, Heard, Message
+from flfl.transport.link import NOT_TOLD, Message, Received
 
 try:
     from flwr.app import Array, ArrayRecord, RecordDict
@@ -40,8 +38,7 @@ _POLL = 0.5
 _RETRY, _LONGEST_RETRY = 2.0, 60.0
 """Seconds before a node that failed is tried again; doubled each time."""
 _AGAIN = 30.0
-"""Seconds after which an announcement that was not answered is sent again; doubled each time. (Of
-questions the run's own deadlines say so.)"""
+"""Seconds after which an unanswered announcement (no question) is sent again; doubled each time."""
 _GIVE_UP = 120.0
 """Seconds of nothing but failures after which the grid is given up."""
 _LAST = 30.0
@@ -97,11 +94,7 @@ class _Node:
 class GridLink:
     """The coordinator's link to the sites behind a Flower grid.
 
-    Parameters
-    ----------
-    grid : Flower's; only pushed to and pulled from, so that every wait here has an end
-    network : what the sites' settings call it
-    roster : the sites with their keys
+    The grid is only pushed to and pulled from, so that every wait here has an end.
 
     Guarantees
     ----------
@@ -119,14 +112,12 @@ class GridLink:
         self._announced: Message | None = None
         self._to: dict[str, Message] = {}
         self._overdue: set[str] = set()
-        self._heard: deque[Heard] = deque()
+        self._received: deque[Received] = deque()
         self._worked = time.monotonic()
 
     def tell(self, site: str, message: Message) -> bool:
-        """The newest message to a site takes the place of one that it has not had.
-
-        The same message again means that the answer is overdue: it may have been lost on the way.
-        """
+        """The newest message to a site takes the place of one that it has not had. The same again
+        means that the answer is overdue: it may have been lost on the way."""
         if self._to.get(site) == message:
             self._overdue.add(site)
         self._to[site] = message
@@ -140,18 +131,18 @@ class GridLink:
     def say(self, **status: Any) -> None:
         """Nobody can read a status here; the coordinator's log tells how far the run is."""
 
-    def next(self, seconds: float) -> Heard | None:
+    def next(self, seconds: float) -> Received | None:
         """What came next."""
         until = time.monotonic() + seconds
-        while not self._heard:
+        while not self._received:
             self._look()
             self._send()
             self._collect()
             left = until - time.monotonic()
-            if not self._heard and left <= 0:
+            if not self._received and left <= 0:
                 return None
-            time.sleep(0.0 if self._heard else min(self._poll, left))
-        return self._heard.popleft()
+            time.sleep(0.0 if self._received else min(self._poll, left))
+        return self._received.popleft()
 
     def close(self) -> None:
         """Let those who are there have the last announcement."""
@@ -239,7 +230,7 @@ class GridLink:
         if asked == self._to.get(site):
             del self._to[site]
         self._status(node, {**status, "state": "here"})
-        self._heard += [Heard("from", site, message) for message in messages]
+        self._received += [Received("from", site, message) for message in messages]
 
     def _failed(self, node: _Node, why: str) -> None:
         """No answer, or none that counts: what was to be sent stays to be sent."""
@@ -254,7 +245,7 @@ class GridLink:
 
     def _status(self, node: _Node, status: Mapping[str, Any]) -> None:
         boot = f"{node.number} {node.boot}"
-        self._heard.append(Heard("status", node.site, None, {**status, "boot": boot}))
+        self._received.append(Received("status", node.site, None, {**status, "boot": boot}))
 
 
 class ReplyLink:
@@ -268,13 +259,13 @@ class ReplyLink:
             raise CodecError("this is no message of FLFL") from None
         if self._asked != network:
             raise FLFLError(f"a message of network {self._asked!r:.80} came to {network!r}")
-        self.heard = Heard("to", name, came)
+        self.received = Received("to", name, came)
         self._name, self._identity, self.connected = name, identity, True
         self.dropped: Counter[str] = Counter()
         self._messages: list[bytes] = []
         self._status: dict[str, str] = {}
 
-    def next(self, seconds: float) -> Heard | None:
+    def next(self, seconds: float) -> Received | None:
         """Nothing comes but the message."""
         return None
 
@@ -293,6 +284,5 @@ class ReplyLink:
 
     def signed(self) -> bytes:
         """The reply."""
-        said = [self._name, self._asked, self._nonce, self._status, self._messages]
-        signed = pack(said)
+        signed = pack([self._name, self._asked, self._nonce, self._status, self._messages])
         return pack([signed, self._identity.sign(digest("reply", signed))])

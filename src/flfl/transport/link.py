@@ -59,7 +59,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Heard:
+class Received:
     """Something that came. Branches are ``to`` (for this site alone), ``all`` (for everyone),
     ``from`` (of a site), ``status`` (of a party) and ``link`` (this party is connected anew).
 
@@ -82,7 +82,7 @@ class Link(Interface):
     def connected(self) -> bool:
         """Whether others can be reached now."""
 
-    def next(self, seconds: float) -> Heard | None:
+    def next(self, seconds: float) -> Received | None:
         """What came next; None when nothing did for so long."""
 
     def say(self, **status: Any) -> None:

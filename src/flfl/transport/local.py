@@ -16,23 +16,18 @@ Tap = Callable[[str, str, bytes], None]
 def run(
     coordinator: Coordinator, sites: Sequence[Site], traffic: Traffic, tap: Tap | None = None
 ) -> None:
-    """Carry messages until the coordinator's program ends.
-
-    Parameters
-    ----------
-    traffic : counts the bytes of every message
-    tap : called with ("up" or "down", site, bytes) for each message; for counting and for tests
-    """
+    """Carry messages until the coordinator's program ends; ``traffic`` counts their bytes, ``tap``
+    is called with ("up" or "down", site, bytes) for each."""
     by_name = {site.name: site for site in sites}
-    heard = tap or _nobody
+    tell: Tap = tap or (lambda direction, site, data: None)
     outbox: deque[Envelope] = deque(coordinator.start())
     while outbox:
         name, question = outbox.popleft()
         traffic.sent_down(bytes_by_kind(question))
-        heard("down", name, question)
+        tell("down", name, question)
         answer = by_name[name].receive(question)
         traffic.sent_up(bytes_by_kind(answer))
-        heard("up", name, answer)
+        tell("up", name, answer)
         outbox.extend(coordinator.receive(answer))
 
 
@@ -42,7 +37,3 @@ def secure(names: Sequence[str], run: str = "run") -> tuple[SecureServer, dict[s
     roster = Roster({name: identity.public for name, identity in identities.items()})
     sites = {name: SecureClient(name, identity, roster) for name, identity in identities.items()}
     return SecureServer(roster, run), sites
-
-
-def _nobody(direction: str, site: str, data: bytes) -> None:
-    """Nobody listens."""

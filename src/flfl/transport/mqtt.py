@@ -7,11 +7,8 @@ The topics, and who writes where::
     flfl/NETWORK/status/SITE   whether the site is here (retained; its last will says no)
     flfl/NETWORK/all/...       coordinator to everyone (retained): status, plan
 
-A broker that lets a site write to its own ``from`` and ``status`` and read its own ``to`` and
-``all`` keeps every owner's messages from the others; ``deploy/acl`` is such a list.
-
-A message is sent in packets ``[hash of its bytes, number of the piece, how many pieces, piece]``:
-sent twice it is the same message, and one that was damaged on the way is none.
+``deploy/acl`` lets a site use its own topics only. A message is sent in packets ``[hash of its
+bytes, number of the piece, how many pieces, piece]``: sent twice it is the same message.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from urllib.parse import quote, unquote
 from flfl.codec import CodecError, pack, unpack
 from flfl.config import BrokerSettings
 from flfl.errors import FLFLError, InputError
-from flfl.transport.link import COORDINATOR, Heard, Message
+from flfl.transport.link import COORDINATOR, Message, Received
 
 try:
     from paho.mqtt import client as paho
@@ -47,11 +44,10 @@ _WINDOW = 32
 _LARGEST_STATUS, _LARGEST_NETWORK_STATUS = 2**16, 2**20
 _UNREAD = 4
 """Messages of full size that may wait here from one party; what it sends beyond is dropped."""
-_HEARD_BYTES = 2**12
-"""Bytes that anything heard takes at the most, besides what it carries."""
-_HASH = 16
-_HEADER = 64
-"""Bytes of a packet besides its piece, at the most."""
+_RECEIVED_BYTES = 2**12
+"""Bytes that anything received takes at the most, besides what it carries."""
+_HASH, _HEADER = 16, 64
+"""Bytes of a message's hash, and of a packet besides its piece, at the most."""
 _MOST_PIECES = 2**16
 """Of one message: small ones cost more memory than they carry."""
 _STALL = 20.0
@@ -115,10 +111,7 @@ class _Partial:
 class Inbox:
     """Puts packets of one sender together.
 
-    Parameters
-    ----------
-    largest : bytes of a message at the most
-    unfinished : messages under way at the most; the oldest is given up
+    A message has at most ``largest`` bytes; beyond ``unfinished`` ones the oldest is given up.
 
     Guarantees
     ----------
@@ -172,11 +165,8 @@ class Link:
     It never raises because of what others send, or because the broker is away: what cannot be read
     is dropped and counted, what cannot be sent is reported as not sent, and the party asks again.
 
-    Parameters
-    ----------
-    network : names the topic tree
-    name : of the site, or ``coordinator``
-    observer : reads the coordinator's status only, sends nothing and leaves no will
+    ``name`` is the site's, or ``coordinator``. An ``observer`` reads the coordinator's status only,
+    sends nothing and leaves no will.
     """
 
     def __init__(
@@ -187,15 +177,13 @@ class Link:
         self.name, self.broker, self.topics = name, broker, Topics(network)
         self.boot = uuid.uuid4().hex[:12]
         self.dropped: Counter[str] = Counter()
-        self.problem = ""
+        self.problem, self._observer = "", observer
         self._status: dict[str, Any] = {}
-        self._observer = observer
-        self._heard: queue.Queue[Heard] = queue.Queue()
+        self._received: queue.Queue[Received] = queue.Queue()
         self._unread: Counter[str] = Counter()
         self._inboxes: dict[tuple[str, str], Inbox] = {}
         self._pending: deque[Any] = deque()
-        self._lock = threading.Lock()
-        self._up = threading.Event()
+        self._lock, self._up = threading.Lock(), threading.Event()
         self._client = self._new_client()
         self._client.connect_async(broker.host, broker.port, broker.keepalive)
         self._client.loop_start()
@@ -223,10 +211,7 @@ class Link:
 
     def send(self, topic: str, message: Message, *, retain: bool = False) -> bool:
         """Publish a message; False when the broker is away (then nobody has it, or some pieces).
-
-        A retained message has a topic for each of its pieces, so that whoever comes later finds
-        all of them.
-        """
+        A retained one has a topic for each piece: whoever comes later finds all of them."""
         for number, part in enumerate(packets(message, self.broker.piece)):
             if not self._publish(f"{topic}/{number}" if retain else topic, part, retain):
                 return False
@@ -270,23 +255,23 @@ class Link:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def next(self, seconds: float) -> Heard | None:
+    def next(self, seconds: float) -> Received | None:
         """What came next; None when nothing did."""
         try:
-            heard = self._heard.get(timeout=max(seconds, 0.0))
+            received = self._received.get(timeout=max(seconds, 0.0))
         except queue.Empty:
             return None
         with self._lock:
-            self._unread[heard.name] -= heard.size
-        return heard
+            self._unread[received.name] -= received.size
+        return received
 
-    def _keep(self, heard: Heard) -> None:
+    def _keep(self, received: Received) -> None:
         """Until it is read. Who sends faster than this party reads must not fill its memory."""
         with self._lock:
-            if self._unread[heard.name] + heard.size > _UNREAD * self.broker.largest:
+            if self._unread[received.name] + received.size > _UNREAD * self.broker.largest:
                 raise FLFLError("more than this party can read has come")
-            self._unread[heard.name] += heard.size
-        self._heard.put(heard)
+            self._unread[received.name] += received.size
+        self._received.put(received)
 
     def _on_message(self, _client: Any, _data: Any, packet: Any) -> None:
         # Nothing that anybody sends may end this thread.
@@ -304,12 +289,11 @@ class Link:
             most = _LARGEST_NETWORK_STATUS if who == COORDINATOR else _LARGEST_STATUS
             if len(payload) > most or not isinstance(status := unpack(payload), dict):
                 raise FLFLError(f"a status of {len(payload)} bytes that is none")
-            self._keep(Heard("status", who, None, status, len(payload) + _HEARD_BYTES))
+            self._keep(Received("status", who, None, status, len(payload) + _RECEIVED_BYTES))
             return
         inbox = self._inboxes.setdefault((branch, name), Inbox(self.broker.largest))
-        message = inbox.add(payload)
-        if message is not None:
-            self._keep(Heard(branch, name, message, size=len(message.data) + _HEARD_BYTES))
+        if (message := inbox.add(payload)) is not None:
+            self._keep(Received(branch, name, message, size=len(message.data) + _RECEIVED_BYTES))
 
     def _new_client(self) -> Any:
         client = paho.Client(
@@ -347,7 +331,7 @@ class Link:
         self._up.set()
         self.problem = ""
         self.say()
-        self._heard.put(Heard("link", self.name))
+        self._received.put(Received("link", self.name))
 
     def _on_connect_fail(self, _client: Any, _data: Any) -> None:
         why = "it does not answer, or refuses this party's certificate"

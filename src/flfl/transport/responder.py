@@ -28,13 +28,8 @@ def told(error: Exception) -> str:
 
 
 class Responder:
-    """A site's side of one run: questions in, answers out.
-
-    Parameters
-    ----------
-    again : seconds after which a site that hears nothing says that it is waiting
-    refused : is given an error that the site raised; raise in it to stop
-    """
+    """A site's side of one run: questions in, answers out. After ``again`` seconds without one it
+    says that it is waiting; ``refused`` is given an error that the site raised, and may raise."""
 
     def __init__(
         self,
@@ -47,17 +42,16 @@ class Responder:
         self._site, self._link, self._run = site, link, run
         self._again, self._refused = again, refused
         self._answered: Message | None = None
-        self._heard_at = time.monotonic()
-        self.answers = 0
+        self._received_at, self.answers = time.monotonic(), 0
 
     def here(self) -> None:
         """Say that this site is in the run and waits for its question."""
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         self._link.reply(Message("here", self._run))
 
     def tick(self) -> None:
-        """Ask again when nothing was heard for a while."""
-        if time.monotonic() - self._heard_at >= self._again:
+        """Ask again when nothing was received for a while."""
+        if time.monotonic() - self._received_at >= self._again:
             self.here()
 
     def take(self, question: Message) -> None:
@@ -69,7 +63,7 @@ class Responder:
         if answer is None or answer.about["re"] != question.id:
             answer = self._answer(question)
         self._link.reply(answer)
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
 
     def _answer(self, question: Message) -> Message:
         try:
