@@ -39,14 +39,7 @@ def list_datasets() -> tuple[Dataset, ...]:
 
 
 def load_dataset(name: str) -> tuple[Table, Sensors]:
-    """Load a data set by name.
-
-    Parameters
-    ----------
-    name : str
-        One of those in `list_datasets`. A bundled data set comes before one of the same name in
-        ``FLFL_DATA``, so that a name means the same everywhere.
-    """
+    """Load one of `list_datasets` by name; a bundled one comes before its namesake elsewhere."""
     places = _places()
     if name not in places:
         problem = f"there is no data set {name!r} here or in FLFL_DATA"
@@ -62,11 +55,9 @@ def _places() -> dict[str, Traversable]:
     bundled = files("flfl.datasets") / "bundled"
     given = os.environ.get(DATASETS_VARIABLE)
     if given and not Path(given).is_dir():
-        raise InputError(
-            f"the directory {given!r} does not exist",
-            where=DATASETS_VARIABLE,
-            remedy="Set FLFL_DATA to a directory of data sets, or unset it",
-        )
+        problem = f"the directory {given!r} does not exist"
+        remedy = "Set FLFL_DATA to a directory of data sets, or unset it"
+        raise InputError(problem, where=DATASETS_VARIABLE, remedy=remedy)
     own = Path(given) if given else DEFAULT_DIRECTORY
     places: dict[str, Traversable] = {}
     for place in (*bundled.iterdir(), *(sorted(own.iterdir()) if own.is_dir() else ())):

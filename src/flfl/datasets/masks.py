@@ -59,9 +59,8 @@ def hide(
     Returns
     -------
     bool array, sensors x slots
-        The entries that are kept for training. The share kept is within one run of ``rate``, and
-        every sensor keeps a reading as long as there are enough to keep. Refused when runs of this
-        length cannot hide that many.
+        The entries that are kept, within one run of ``rate``. Every sensor keeps a reading as long
+        as there are enough to keep. Refused when runs of this length cannot hide that many.
 
     Examples
     --------
@@ -70,8 +69,7 @@ def hide(
     12
     """
     known = np.asarray(known)
-    chosen = {"rate": rate, "pattern": pattern, "block_length": block_length}
-    MaskSettings.check(chosen)
+    MaskSettings.check({"rate": rate, "pattern": pattern, "block_length": block_length})
     problem = where = ""
     if known.ndim != 2 or known.dtype != np.bool_:
         where, problem = "known", f"shape {known.shape} and type {known.dtype}, not sensors x slots"
@@ -93,14 +91,11 @@ def hide(
 
 def _keep_random(known: Mask, target: int, rng: np.random.Generator) -> Mask:
     """Keep exactly ``target`` entries, at least one a sensor when the target allows it."""
-    kept = np.zeros(known.shape, dtype=bool)
-    entries = np.flatnonzero(known)
+    kept, entries = np.zeros(known.shape, dtype=bool), np.flatnonzero(known)
     if target >= len(entries):
         return known.copy()
-    rank = rng.random(len(entries))
-    count = known.sum(axis=1)
-    start = np.cumsum(count) - count
-    has_any = count > 0
+    rank, count = rng.random(len(entries)), known.sum(axis=1)
+    start, has_any = np.cumsum(count) - count, count > 0
     # One entry of every sensor goes to the front of the queue, the rest keep their order.
     rank[start[has_any] + rng.integers(count[has_any])] -= 1.0
     kept.flat[entries[np.argpartition(rank, target)[:target]]] = True
@@ -119,16 +114,14 @@ def _keep_blocks(known: Mask, target: int, length: int, rng: np.random.Generator
     _, spared = np.unique(queue // runs, return_index=True)
     queue = np.delete(queue, spared)
     # As many runs as bring the hidden count closest to the wanted one.
-    hidden = np.concatenate([[0], np.cumsum(size[queue])])
-    wanted = int(known.sum()) - target
+    hidden, wanted = np.concatenate([[0], np.cumsum(size[queue])]), int(known.sum()) - target
     count = int(np.argmin(np.abs(hidden - wanted)))
     # The spared runs hold more than may be kept when they are long or the rate is low.
     if wanted - hidden[count] > length:
         raise _cannot_hide("block", length, int(hidden[count]), wanted)
     lost = np.zeros(sensors * runs, dtype=bool)
     lost[queue[:count]] = True
-    kept: Mask = known & ~lost[run]
-    return kept
+    return np.asarray(known & ~lost[run], dtype=np.bool_)
 
 
 def _keep_outside_outages(
@@ -141,8 +134,7 @@ def _keep_outside_outages(
     members = [np.flatnonzero(label == region) for region in range(label.max(initial=-1) + 1)]
     kept = known.copy()
     left = kept.sum(axis=1)
-    excess = int(left.sum()) - target
-    idle = 0
+    excess, idle = int(left.sum()) - target, 0
     while excess > 0 and idle < _PATIENCE:
         by_region = regions is not None and rng.random() < _REGION_SHARE
         hit = members[rng.integers(len(members))] if by_region else rng.integers(sensors, size=1)
@@ -156,10 +148,8 @@ def _keep_outside_outages(
             continue
         kept[hit, start : start + length] = False
         left[hit] -= gain[gain > 0]
-        excess -= total
-        idle = 0
-    longest = length * max(map(len, members), default=1)
-    if excess > longest:
+        excess, idle = excess - total, 0
+    if excess > length * max(map(len, members), default=1):
         wanted = int(known.sum()) - target
         raise _cannot_hide("outage", length, wanted - excess, wanted)
     return kept
@@ -167,9 +157,9 @@ def _keep_outside_outages(
 
 def _cannot_hide(pattern: str, length: int, hidden: int, wanted: int) -> InputError:
     shorter = "a shorter block_length, " if pattern == "block" else ""
-    return InputError(
+    problem = (
         f"runs of {length} slots can hide only {hidden} of the {wanted} readings that the rate"
-        " asks for, since every sensor keeps some",
-        where=f"pattern {pattern}",
-        remedy=f"Use {shorter}a higher rate or the pattern random",
     )
+    problem += " asks for, since every sensor keeps some"
+    remedy = f"Use {shorter}a higher rate or the pattern random"
+    return InputError(problem, where=f"pattern {pattern}", remedy=remedy)

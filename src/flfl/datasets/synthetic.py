@@ -62,18 +62,15 @@ def synthesize(
     try:
         index = pd.date_range(start, periods=slots, freq=step, name="time").as_unit("us")
     except (ValueError, OverflowError):
+        problem, remedy = f"{start!r} and {step!r} are no start and step", "Give for example "
         raise InputError(
-            f"{start!r} and {step!r} are no start and step",
-            where="start, step",
-            remedy="Give for example 2024-01-01 and 1h",
+            problem, where="start, step", remedy=remedy + "2024-01-01 and 1h"
         ) from None
     unit = rng.random((sensors, 2))
-    weights = _fields(unit, rank, rng)
-    signal = weights @ _courses(index, rank, rng).T
+    signal = _fields(unit, rank, rng) @ _courses(index, rank, rng).T
     signal *= _SPREAD / max(float(signal.std()), 1e-12)
     noisy = _LEVEL + signal + noise * rng.standard_normal(signal.shape)
     readings = np.asarray(np.round(np.maximum(noisy, _SMALLEST), 1), dtype=np.float64)
-    # Half of the gaps in runs, half scattered.
     whole, length = np.ones(readings.shape, dtype=bool), min(24, max(1, slots // 4))
     in_runs = hide(whole, 1 - missing / 2, "block", rng, block_length=length)
     readings[~hide(in_runs, (1 - missing) / (1 - missing / 2), "random", rng)] = np.nan

@@ -35,11 +35,7 @@ def to_numbers(
     missing_words: Sequence[str] = (),
     hint: str = "",
 ) -> Array:
-    """The numbers of one column, NaN where missing; refuses text.
-
-    ``missing_words`` stand for a missing reading besides the usual marks; ``hint``
-    says what else may be wrong where a cell is no number.
-    """
+    """The numbers of one column, NaN where missing; refuses text, with a ``hint`` at the cause."""
     array = columns.arrays[column]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -70,13 +66,9 @@ def to_numbers(
     elif row == 0 and text[:1].isalpha():
         hint = "; if the row names units, remove it" + hint
     commas = " (the file writes decimal commas)" if decimal == "," else ""
-    raise columns.error(
-        f"{text[:40]!r} is not a number",
-        f"Correct the cell{commas}, or leave it empty if the reading is missing; name a word that "
-        f"always means so with missing_words{hint}",
-        row,
-        column=column,
-    )
+    remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing; name a word "
+    remedy += f"that always means so with missing_words{hint}"
+    raise columns.error(f"{text[:40]!r} is not a number", remedy, row, column=column)
 
 
 def _cast(array: pa.Array, decimal: str, safe: bool = True) -> Array:
@@ -129,23 +121,19 @@ def decimal_mark(columns: Columns, which: Sequence[int], chosen: Decimal = "auto
         unsure = unsure or (int(pc.index(thousands, True).as_py()), column)
     if unsure is None:
         return "."
-    raise columns.error(
-        f"{str(columns.arrays[unsure[1]][unsure[0]])!r} can be read with a decimal comma or with a "
-        "comma for thousands, and no other cell tells which",
+    row, column = unsure
+    problem = f"{str(columns.arrays[column][row])!r} can be read with a decimal comma or with a "
+    problem += "comma for thousands, and no other cell tells which"
+    remedy = (
         "Choose decimal=comma if it is a decimal comma, or write the numbers without thousands "
-        "marks",
-        unsure[0],
-        column=unsure[1],
     )
+    raise columns.error(problem, remedy + "marks", row, column=column)
 
 
 def clean(
     columns: Columns, which: Sequence[int], values: Array, sentinels: Sequence[float]
 ) -> list[str]:
-    """Refuse the first infinite reading, set sentinels to NaN in place, and say how many.
-
-    ``values`` holds one row for each of the columns ``which``.
-    """
+    """Refuse an infinite reading, set sentinels in ``values`` (columns x rows) to NaN, say so."""
     infinite = np.argwhere(np.isinf(values))
     if len(infinite):
         sensor, row = infinite[0].tolist()
@@ -154,8 +142,7 @@ def clean(
     notes = []
     for sentinel in sentinels:
         found = values == sentinel
-        count = int(found.sum())
-        if count:
+        if count := int(found.sum()):
             values[found] = np.nan
             plural = "value" if count == 1 else "values"
             notes.append(f"{count} {plural} equal to {sentinel:g} read as missing.")
@@ -172,8 +159,7 @@ def gather(
 ) -> tuple[Array, pa.Array | None]:
     """Put readings, each with its cell, on a grid of so many cells; their texts go along.
 
-    Several readings of one cell become the first one that is known, or their mean, which is then
-    written out anew. A cell without a known reading is NaN, and has no text.
+    Several readings of one cell become the first known one, or their mean, with a new text.
     """
     known = np.flatnonzero(~np.isnan(values))
     cell = cell[known]

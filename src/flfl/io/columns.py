@@ -1,8 +1,4 @@
-"""What every reader of a format gives: named columns of text or of typed values.
-
-A format is one function from a path and its bytes to `Columns` (see `flfl.io.read.read_columns`).
-All that follows is the same for every format: which column is what, numbers, times, the grid.
-"""
+"""What every reader of a format gives, a function of a path and its bytes: named columns."""
 
 from __future__ import annotations
 
@@ -39,10 +35,8 @@ class Columns:
     """Named columns of a file or a DataFrame.
 
     ``arrays`` hold texts (``string``) as the file has them, or typed values. ``place`` names a row
-    the way a person looks for it: ``line 7``. The format itself may say that the first column is
-    the time (``time_first``) and that all others are sensors (``wide_only``), the unit of each
-    column, and where the sensors stand. ``form`` is what it needs to write such a file again: a
-    Parquet schema, a NetCDF skeleton. ``notes`` say what was understood.
+    for people: ``line 7``. ``time_first``: the format says that the first column is the time.
+    ``wide_only``: all others are sensors. ``form`` is what it takes to write such a file again.
     """
 
     path: Path
@@ -72,10 +66,8 @@ class Columns:
     def named(self, name: str, option: str) -> int:
         """The column of exactly this name; ``option`` is the argument that asks for it."""
         if name not in self.names:
-            raise self.error(
-                f"there is no column {name!r}; the columns are {listing(self.names, 8)}",
-                f"Give {option} one of these names",
-            )
+            problem = f"there is no column {name!r}; the columns are {listing(self.names, 8)}"
+            raise self.error(problem, f"Give {option} one of these names")
         return self.names.index(name)
 
     def error(self, problem: str, remedy: str, *rows: int, column: int | None = None) -> InputError:

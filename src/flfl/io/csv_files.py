@@ -24,10 +24,8 @@ Row = tuple[int, list[str]]
 """The line on which a row starts, and its cells."""
 Refuse = Callable[[str, str, int | None], InputError]
 """The refusal of a line: what is wrong, the remedy, and the line."""
-# Lines above the header that a search for it passes over.
-_LONGEST_TITLE = 50
-# What is parsed at a time: longer than any row, and little beside the whole.
-_BLOCK = 1 << 24
+# Lines looked at for the header; bytes parsed at a time, more than any row and few of the whole.
+_LONGEST_TITLE, _BLOCK = 50, 1 << 24
 
 
 def read_csv(path: Path, data: bytes) -> Columns:
@@ -53,19 +51,15 @@ def read_csv(path: Path, data: bytes) -> Columns:
     names = _header(refuse, list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE)))
     keys = [str(position) for position in range(len(names))]
     try:
+        size, types = min(len(bare), _BLOCK), dict.fromkeys(keys, pa.string())
         columns = pa_csv.read_csv(
             pa.BufferReader(bare),
-            read_options=pa_csv.ReadOptions(
-                column_names=keys, block_size=min(len(bare), _BLOCK), use_threads=False
-            ),
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(keys, pa.string()), strings_can_be_null=False
-            ),
+            pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
+            pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
+            pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
         ).columns
     except pa.ArrowInvalid as error:
-        rows = csv_rows(bare, delimiter)
-        raise _ragged_row(refuse, rows, len(names), str(error)) from None
+        raise _ragged_row(refuse, csv_rows(bare, delimiter), len(names), str(error)) from None
     finally:
         # Arrow keeps the blocks it has used, as much again as the cells.
         pa.default_memory_pool().release_unused()
@@ -89,13 +83,9 @@ def read_csv(path: Path, data: bytes) -> Columns:
 
 
 def csv_rows(data: bytes, delimiter: str) -> Iterator[Row]:
-    """Every row that is not blank, with the number of the line it starts on; header first.
-
-    Slow and careful: used for the first rows and to name a line in a message.
-    """
+    """Every row that is not blank, with the line it starts on; slow, for messages and the top."""
     lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
-    reader = csv.reader(lines, delimiter=delimiter)
-    before = 0
+    reader, before = csv.reader(lines, delimiter=delimiter), 0
     try:
         for row in reader:
             if row:
@@ -134,10 +124,9 @@ def _header(refuse: Refuse, top: list[Row]) -> tuple[str, ...]:
 def _ragged_row(refuse: Refuse, rows: Iterator[Row], width: int, reason: str) -> InputError:
     for line, row in rows:
         if len(row) != width:
+            title = "; if lines of a title stand above the column names, remove them"
             remedy = "Give every row as many cells as the header; a missing reading is an empty "
-            remedy += "cell between its delimiters"
-            if len(row) > width:
-                remedy += "; if lines of a title stand above the column names, remove them"
+            remedy += f"cell between its delimiters{title if len(row) > width else ''}"
             return refuse(f"this row has {len(row)} cells, the header has {width}", remedy, line)
     problem = f"the rows cannot be split into cells ({reason[:80]})"
     return refuse(problem, "Look for a quotation mark that is never closed", None)

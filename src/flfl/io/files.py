@@ -1,7 +1,4 @@
-"""Files as bytes: gzip is undone on the way in; on the way out a file is complete or not there.
-
-Nothing here knows what is in a file, and nothing large is imported: a long-running site uses it.
-"""
+"""Files as bytes, gzip undone or done; nothing large is imported, for a running site uses it."""
 
 from __future__ import annotations
 
@@ -67,15 +64,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_writable(
-    *paths: str | Path,
-    inputs: Iterable[str | Path] = (),
-    suffixes: Sequence[str] = OUTPUT_SUFFIXES,
+    *paths: str | Path, inputs: Iterable[str | Path] = (), suffixes: Sequence[str] = OUTPUT_SUFFIXES
 ) -> None:
-    """Refuse output paths that will not work, before any work is done.
-
-    Each of the ``paths`` is a file of its own, none of them one of the ``inputs``, and its name
-    ends in one of the ``suffixes``.
-    """
+    """Refuse output paths that cannot be written, are the same, or are among the ``inputs``."""
     read = {os.path.realpath(path) for path in inputs}
     taken: set[str] = set()
     for path in map(Path, paths):
@@ -118,20 +109,16 @@ def write_files(
 ) -> None:
     """Write files that appear under their names only when every one of them is complete.
 
-    The bytes of each go to a temporary file beside it and are forced to the disk; then all take
-    their names. On any failure before that the temporary files are removed and older files stay
-    as they were. A name that ends in ``.gz`` is compressed, without a time stamp, so equal content
-    gives equal bytes. ``private`` files are readable by their owner only, at every moment.
+    Each goes to a temporary file beside it and is forced to the disk; then all take their names. On
+    a failure before that, older files stay as they were. A name in ``.gz`` is compressed, without a
+    time stamp: equal content, equal bytes. ``private``: never readable by others than the owner.
     """
     staged: list[tuple[Path, Path]] = []
-    mask = os.umask(0)
-    os.umask(mask)
+    os.umask(mask := os.umask(0))
     try:
         for path, write in writers.items():
             target = Path(os.path.realpath(path))
-            handle, name = tempfile.mkstemp(
-                prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
-            )
+            handle, name = tempfile.mkstemp(".tmp", f".{target.name}.", target.parent)
             staged.append((Path(name), target))
             with os.fdopen(handle, "wb") as file:
                 if target.suffix.lower() == ".gz":

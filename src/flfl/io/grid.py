@@ -1,7 +1,4 @@
-"""The time grid: how far apart the slots are, and which rows are absent.
-
-Months and years differ in days but count as one step each.
-"""
+"""The time grid: how far apart the slots are, and which rows are absent."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from flfl.errors import InputError
 MEAN_MONTH = pd.Timedelta(days=30, hours=10, minutes=29, seconds=6)
 _NAMES = {3600: "hourly", 86400: "daily", 604800: "weekly"}
 _MONTH_NAMES = {1: "monthly", 3: "quarterly", 12: "yearly"}
-# A finer grid than the usual spacing is believed only when it is not much finer; otherwise the
-# times are jittered and a common divisor says nothing.
+# A grid much finer than the usual spacing is not believed: the times are jittered.
 _FINEST = 4
 
 
@@ -27,10 +23,9 @@ _FINEST = 4
 class Grid:
     """A time grid.
 
-    ``positions`` are the elapsed time of every slot in steps, the first is 0; an absent row leaves
-    a jump. A month counts as one ``step`` (its mean length is given), and ``months`` is the step in
-    months on a calendar grid, else 0. ``regular``: every slot sits on the grid. ``on_wall``: the
-    grid follows the clock on the wall, not UTC.
+    ``positions`` are the elapsed time of every slot in steps from 0. ``months`` is the step on a
+    calendar grid, else 0; ``step`` is then its mean length. ``regular``: every slot sits on the
+    grid. ``on_wall``: the grid follows the clock on the wall, not UTC.
     """
 
     positions: NDArray[np.float64]
@@ -87,9 +82,7 @@ def natural_period(grid: Grid) -> int:
 
 
 def infer_grid(index: pd.Index, wall: pd.Index | None = None) -> Grid:
-    """Find the grid of sorted times without repetition (at least two of them).
-
-    ``wall`` is what the clock on the wall showed, where ``index`` is in UTC.
+    """Find the grid of two or more sorted, different times; ``wall`` is the clock on the wall.
 
     Examples
     --------
@@ -110,8 +103,7 @@ def _clock_grid(index: pd.DatetimeIndex, on_wall: bool = False) -> Grid:
     local = index.tz_localize(None) if index.tz is not None else index
     months = local.year.to_numpy(dtype=np.int64) * 12 + local.month.to_numpy(dtype=np.int64)
     day = local.day.to_numpy()
-    # A calendar grid: every stamp is the same day and hour of its month. The 31st is the 30th or
-    # the 28th in shorter months.
+    # A calendar grid: the same day and hour of each month; the 31st is the 28th in a shorter one.
     same_day = day == np.minimum(day.max(), local.days_in_month.to_numpy())
     same_hour = (local - local.normalize()).nunique() == 1
     if same_day.all() and same_hour and (np.diff(months) > 0).all():
@@ -129,9 +121,7 @@ def _whole_step(gaps: NDArray[np.int64]) -> tuple[int, bool]:
     if not (sizes % usual).any():
         return usual, True
     finest = reduce(gcd, sizes.tolist())
-    if usual <= _FINEST * finest:
-        return finest, True
-    return int(np.median(gaps)), False
+    return (finest, True) if usual <= _FINEST * finest else (int(np.median(gaps)), False)
 
 
 def _number_grid(numbers: NDArray[np.float64]) -> Grid:

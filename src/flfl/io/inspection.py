@@ -20,12 +20,10 @@ _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _FORMATS = {"csv": "CSV", "parquet": "Parquet", "netcdf": "NetCDF"}
 _PLACES = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
 
-# docs/inputs.md gives the rules. Readings of a sensor before anything is said of it:
-_ENOUGH = 20
-# The share of negative readings that is more likely faults than a quantity below zero, a day of
-# hours without the least change, interquartile ranges from the median, and how many times the
-# median level of all sensors one sensor's level is when its unit is in doubt.
-_FEW_NEGATIVE, _STUCK_RUN, _FAR, _OTHER_UNIT = 0.01, 24, 10.0, 100.0
+# docs/inputs.md gives the rules: readings before anything is said of a sensor, the share of
+# negative ones that are rather faults, slots without the least change, interquartile ranges from
+# the median, and how many times the median level of all sensors makes a unit doubtful.
+_ENOUGH, _FEW_NEGATIVE, _STUCK_RUN, _FAR, _OTHER_UNIT = 20, 0.01, 24, 10.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,8 @@ class Suspicion:
 class Inspection:
     """What a file holds, as it was understood.
 
-    ``to_fill`` are the missing cells of sensors that have readings: what `recover` would look at.
-    ``worst`` are sensors with the share that is missing. ``coordinates`` None: the spatial part is
-    off. ``absent`` rows of a ``regular`` grid are not in the file.
+    ``to_fill`` are the missing cells of sensors that have readings, ``worst`` sensors with the
+    share that is missing. ``absent`` rows of a ``regular`` grid are not in the file.
     """
 
     file: str | None
@@ -93,12 +90,10 @@ class Inspection:
         noun = "unit is" if len(self.units) == 1 else "units are"
         named = f"The {noun} {listing(self.units)}."
         told.append(named if self.units else "The file names no unit.")
-        told.append(
-            "No coordinates are known, so the spatial part is off; a sensors file with id, "
-            "latitude and longitude (or x and y) turns it on."
-            if self.coordinates is None
-            else f"The sensors have coordinates: {_PLACES[self.coordinates]}."
-        )
+        nowhere = "No coordinates are known, so the spatial part is off; a sensors file with id, "
+        nowhere += "latitude and longitude (or x and y) turns it on."
+        place = _PLACES.get(self.coordinates or "")
+        told.append(f"The sensors have coordinates: {place}." if place else nowhere)
         gaps = "; ".join(f"{gap.gaps} of {gap.name}" for gap in self.gaps if gap.gaps)
         worst = ", ".join(f"{name} ({100 * share:.0f} %)" for name, share in self.worst)
         told += [f"Gaps by length in slots: {gaps}."] * bool(gaps)
@@ -109,11 +104,8 @@ class Inspection:
         """The same, and what `recover` would do."""
         empty = len(self.empty) * self.slots
         rest = f", and finds no reading to start from for {_count(empty, 'cell')}" if empty else ""
-        plan = (
-            f"`recover` would keep {_count(self.observed, 'observed reading')} as they are and has "
-            f"{_count(self.to_fill, 'cell')} to fill{rest}."
-        )
-        return (*self.understood(), plan)
+        plan = f"`recover` would keep {_count(self.observed, 'observed reading')} as they are and "
+        return (*self.understood(), f"{plan}has {_count(self.to_fill, 'cell')} to fill{rest}.")
 
 
 def _count(number: int, noun: str) -> str:
@@ -172,7 +164,7 @@ def _gap_classes(known: NDArray[np.bool_]) -> tuple[GapClass, ...]:
     for low, above in zip(GAP_CLASSES, (*GAP_CLASSES[1:], None), strict=True):
         inside = lengths[(lengths >= low) & (lengths < (above or np.inf))]
         longest = None if above is None else above - 1
-        name = f"{low} and more" if longest is None else f"{low} to {longest}"
+        name = f"{low} to {longest}" if longest else f"{low} and more"
         name = "1" if longest == 1 else name
         found.append(GapClass(name, low, longest, len(inside), int(inside.sum())))
     return tuple(found)
@@ -208,8 +200,7 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
         add("negative", np.flatnonzero(negative).tolist(), number, problem)
     median, runs = np.full(len(ids), np.nan), dict.fromkeys(enough, 0)
     far: dict[int, tuple[int, float]] = {}
-    whole: list[int] = []
-    same: dict[int, list[int]] = {}
+    whole, same = list[int](), dict[int, list[int]]()
     for i in enough:
         known = values[~np.isnan(values[:, i]), i]
         runs[i] = _longest_run(known)
@@ -221,8 +212,7 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
         # One bit pattern for every NaN, so that equal columns are equal bytes.
         bits = np.nan_to_num(values[:, i], nan=np.inf).tobytes()
         same.setdefault(hash(bits), []).append(i)
-    stuck = {i: run for i, run in runs.items() if run >= _STUCK_RUN}
-    if stuck:
+    if stuck := {i: run for i, run in runs.items() if run >= _STUCK_RUN}:
         problem = f"SENSORS the same value up to {max(stuck.values())} readings in a row"
         add("stuck", list(stuck), sum(stuck.values()), problem)
     if far:
@@ -241,8 +231,7 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
     if whole and 2 * len(whole) <= len(enough):
         problem = "SENSORS whole numbers only, where others have decimals"
         add("rounded", whole, count[whole].sum(), problem)
-    twins = [i for group in same.values() if len(group) > 1 for i in group]
-    if twins:
+    if twins := [i for group in same.values() if len(group) > 1 for i in group]:
         problem = f"{len(twins)} sensors have exactly the readings of another"
         add("repeated", twins, count[twins].sum(), problem)
     return tuple(found)

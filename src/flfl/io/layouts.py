@@ -38,8 +38,7 @@ COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...]
 )
 # What a cell of the columns of time, sensor and value belongs to.
 _HELD: tuple[By, ...] = ("slot", "sensor", "cell")
-# What was said of each reading, even where it is the same word throughout: nobody said it of a
-# recovered one.
+# What was said of each reading, which nobody said of a recovered one.
 _JUDGEMENT = re.compile(
     r"(?:.*[_ ])?(?:qc|qa|quality|flags?|status|valid|validity|validated|validation"
     r"|verified|verification)(?:[_ ](?:flags?|code|status))?"
@@ -48,8 +47,7 @@ _LONG_HINT = (
     "; if the file is long (time, sensor, value), name its columns with time_column, "
     "sensor_column and value_column"
 )
-# A long file whose sensors and times hardly ever meet is a mistaken column, and the grid would
-# not fit in memory.
+# Sensors and times that hardly ever meet are a mistaken column, and a grid beyond memory.
 _MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
 
 
@@ -58,22 +56,19 @@ class Rules(Settings):
 
     Attributes
     ----------
-    layout
-        Wide: a time column and one column a sensor. Long: time, sensor, value.
-    time_column, sensor_column, value_column
-        By default they are recognised by common names, and the time is else the first column.
+    layout, time_column, sensor_column, value_column
+        Wide: a time column and one for each sensor. Long: time, sensor, value. By default columns
+        are recognised by common names, and the time is else the first one.
     sentinels, missing_words
         Numbers, and texts in any case such as ``--``, that stand for a missing reading.
-    duplicates
-        Refuse several readings of one sensor at one time, average them, or keep the first known.
-    complete_grid
-        Insert the rows that are absent from a regular time grid.
+    duplicates, complete_grid
+        Refuse several readings of one sensor at one time, average them, or keep the first known;
+        insert the rows that are absent from a regular time grid.
     parameter
         Which quantity of several: a word of the column ``parameter``, or a NetCDF variable.
-    date_order, decimal
-        How to read 01/02/2024 and 1,234; by default only where another cell of the file tells.
-    time_zone
-        The zone of times that carry no offset, such as Europe/Berlin. They are then held in UTC.
+    date_order, decimal, time_zone
+        How to read 01/02/2024 and 1,234, by default only where another cell of the file tells; and
+        the zone of times that carry no offset, such as Europe/Berlin, then held in UTC.
     """
 
     layout: Literal["auto", "wide", "long"] = "auto"
@@ -92,11 +87,7 @@ class Rules(Settings):
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """The slots of a table: one for each different time, in order.
-
-    ``given`` are the times as they were read, and ``slot`` is the slot of each of them. Of the rows
-    of the grid, ``absent`` were not there.
-    """
+    """The slots of a table; ``given`` are the times as read, and ``slot`` the slot of each."""
 
     times: Times
     grid: Grid
@@ -106,7 +97,7 @@ class Axis:
 
 
 def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
-    """Columns of a long file; None when the file does not look long and need not be."""
+    """Columns of a long file; None when it does not look long and need not be."""
     if rules.layout == "wide":
         return None
     sure = rules.layout == "long" or (rules.sensor_column or rules.value_column) is not None
@@ -224,10 +215,7 @@ def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[R
 
 
 def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules) -> Axis:
-    """Read the times, sort them, find their grid and, if wanted, insert the times that it lacks.
-
-    ``cells`` are the different times of the column, and ``code`` tells which each row has.
-    """
+    """Read the different times (``code``: which each row has), sort them, find their grid."""
     given = read_times(columns, time, cells, code, rules.date_order, rules.time_zone)
     index = given.index
     keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
@@ -242,8 +230,7 @@ def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules
     if rules.complete_grid:
         whole = complete_times(times.index, grid, str(columns.path))
         if absent:
-            place = np.round(grid.positions).astype(np.intp)
-            texts = texts_like(times, whole)
+            place, texts = np.round(grid.positions).astype(np.intp), texts_like(times, whole)
             texts[place] = times.texts
             times = replace(times, index=whole, wall=whole, texts=texts)
             grid = replace(grid, positions=np.arange(len(whole), dtype=np.float64))
@@ -277,10 +264,9 @@ def _pick_parameter(
 def _long_columns(
     columns: Columns, roles: tuple[int, ...], keys: tuple[Rows, Rows], counts: tuple[int, int]
 ) -> tuple[tuple[LongColumn, ...], list[str]]:
-    """The columns that can be written again, and the names of those that cannot.
+    """The columns that depend on sensor or time alone, to be written again, and the others' names.
 
-    What depends on the sensor or the time alone (unit, local time) goes along. ``keys`` are the
-    slot and the sensor of each row, ``counts`` how many there are.
+    ``keys`` are the slot and the sensor of each row, ``counts`` how many there are.
     """
     kept, lost = [], []
     for i, (name, array) in enumerate(zip(columns.names, columns.arrays, strict=True)):
@@ -296,10 +282,8 @@ def _long_columns(
                 first[key[::-1]] = np.arange(len(key))[::-1]
                 if (code[first][key] == code).all():
                     found = LongColumn(name, by, array.take(pa.array(first, mask=first < 0)))
-        if found is None:
-            lost.append(name)
-        else:
-            kept.append(found)
+        lost += [name] if found is None else []
+        kept += [] if found is None else [found]
     return tuple(kept), lost
 
 
@@ -357,10 +341,11 @@ def read_coordinates(
             if len(bad):
                 i, name = int(bad[0]), columns.names[column]
                 wrong = f"{name} {values[i]:g}, outside {low:g} to {high:g}"
-                problem = f"no {name}" if np.isnan(values[i]) else wrong
+                wrong = (
+                    f"the sensor {ids[i]!r} has {f'no {name}' if np.isnan(values[i]) else wrong}"
+                )
                 remedy = "Correct it; degrees go in latitude and longitude, metres in x and y"
-                problem = f"the sensor {ids[i]!r} has {problem}"
-                raise columns.error(problem, remedy, rows[i], column=column)
+                raise columns.error(wrong, remedy, rows[i], column=column)
         return table, kind
     return None, None
 
@@ -368,10 +353,7 @@ def read_coordinates(
 def _repeats(
     columns: Columns, given: Times, code: Rows, key: Rows, rules: Rules, sensors: Sequence[str] = ()
 ) -> list[str]:
-    """A note on rows that share a key, or their refusal.
-
-    ``code`` tells the time of each row, and ``sensors`` its sensor, where a row has one.
-    """
+    """A note on rows that share a key, or their refusal; ``code`` and ``sensors`` are theirs."""
     _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
     count = len(key) - len(counts)
     if count == 0:
@@ -387,22 +369,17 @@ def _repeats(
         remedy += "; if these are two sensors, name the column that tells them apart with "
         remedy += "sensor_column"
     times = given.index[code[repeated]]
-    # The small hours of a Sunday in a month in which clocks are set back.
-    if (
-        isinstance(times, pd.DatetimeIndex)
-        and times.tz is None
-        and (
-            (times.day_of_week == 6) & (times.hour <= 3) & times.month.isin([3, 4, 9, 10, 11])
-        ).all()
-    ):
-        remedy = (
-            "This looks like the hour that local clocks repeat when daylight saving ends: write "
-            "times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the zone with "
-            "time_zone, or choose duplicates=mean or duplicates=first"
-        )
+    if isinstance(times, pd.DatetimeIndex) and times.tz is None:
+        # The small hours of a Sunday in a month in which clocks are set back.
+        night = (times.day_of_week == 6) & (times.hour <= 3)
+        if (night & times.month.isin([3, 4, 9, 10, 11])).all():
+            remedy = "This looks like the hour that local clocks repeat when daylight saving ends: "
+            remedy += (
+                "write times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the "
+            )
+            remedy += "zone with time_zone, or choose duplicates=mean or duplicates=first"
     whose = f" for the sensor {sensors[rows[0]]!r}" if sensors else ""
-    cases = int((counts > 1).sum())
-    more = "" if cases == 1 else f" ({cases} such cases)"
+    more = f" ({cases} such cases)" if (cases := int((counts > 1).sum())) > 1 else ""
     problem = f"the time {given.texts[code[rows[0]]]!r} appears more than once{whose}{more}"
     raise columns.error(problem, remedy, *rows)
 
@@ -428,11 +405,11 @@ def _table(
     grid, times, absent = axis.grid, axis.times.texts, axis.absent
     count = "1 sensor" if len(ids) == 1 else f"{len(ids)} sensors"
     pace = f"{grid.name} slots" if grid.regular else "slots"
-    told = [
-        f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace} from {times[0]} "
-        f"to {times[-1]}; {100 * float(gaps.mean()):.1f} % of the cells are missing.",
-        *notes,
-    ]
+    what = (
+        f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace} from {times[0]}"
+    )
+    missing = f"{100 * float(gaps.mean()):.1f} % of the cells are missing"
+    told = [f"{what} to {times[-1]}; {missing}.", *notes]
     zone = axis.times.zone
     if zone is not None:
         carry = f"carry offsets ({zone})" if zone[0] in "+-U" else f"are in {zone}"
@@ -442,11 +419,10 @@ def _table(
         told.append(f"The times are irregular; the usual step is {grid.step}.")
     if absent:
         total = len(times) if rules.complete_grid else absent + len(times)
-        be, stay, have = (
-            ("is", "it stays", "it has") if absent == 1 else ("are", "they stay", "they have")
-        )
+        words = "is it stays has" if absent == 1 else "are they stay have"
+        be, they, stay, have = words.split()
         fate = f"{have} been inserted" if rules.complete_grid else f"{stay} absent"
-        told.append(f"{absent} of {total} {grid.name} rows {be} absent; {fate}.")
+        told.append(f"{absent} of {total} {grid.name} rows {be} absent; {they} {fate}.")
     low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
     constant = np.flatnonzero((low == high) & ((~gaps).sum(axis=1) > 1))
     for found, what in (

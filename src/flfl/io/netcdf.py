@@ -1,8 +1,7 @@
 """NetCDF in and out by the CF conventions: stations x time, or the cells of a model grid x time.
 
-A table that was read from NetCDF goes back into the file's own form: its dimensions, attributes,
-types and packing. Any other becomes a CF ``timeSeries`` where the sensors' coordinates are known.
-xarray is imported here and nowhere else, and only when a NetCDF file is met.
+A table from NetCDF goes back into the file's own form; any other becomes a CF ``timeSeries``.
+xarray is imported here alone, and only when a NetCDF file is met.
 """
 
 from __future__ import annotations
@@ -38,21 +37,16 @@ _PLACES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...], tuple[str
     ("metric", ("projection_x_coordinate", "x"), ("projection_y_coordinate", "y"), ("m",)),
 )
 _AXES = {
-    "latlon": (
-        ("latitude", "latitude", "degrees_north"),
-        ("longitude", "longitude", "degrees_east"),
-    ),
+    "latlon": (("latitude",) * 2 + ("degrees_north",), ("longitude",) * 2 + ("degrees_east",)),
     "metric": (("x", "projection_x_coordinate", "m"), ("y", "projection_y_coordinate", "m")),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class NetcdfForm:
-    """The NetCDF file around the readings, so that it can be written again.
+    """The file around the readings (``skeleton``, times not decoded), to be written again.
 
-    ``skeleton`` is everything but the readings, decoded but for the times; the encodings say how it
-    was stored. ``readings`` has their dimensions, shape, attributes and encoding. The sensors are
-    all dimensions but the time, the last one running fastest.
+    ``readings`` has their dimensions, shape, attributes and encoding, but no numbers.
     """
 
     skeleton: Any
@@ -136,7 +130,7 @@ def read_netcdf(path: Path, data: bytes, parameter: str | None) -> Columns:
 
 
 def _time_variable(stored: Any, path: Path) -> str:
-    found = [str(name) for name, variable in stored.variables.items() if _is_time(variable)]
+    found = [str(name) for name, held in stored.variables.items() if _is_time(held)]
     plain = [name for name in found if stored[name].ndim == 1]
     if not plain:
         problem = "no variable holds the times (units such as 'hours since 2024-01-01')"
@@ -158,32 +152,17 @@ def _attribute(variable: Any, name: str = "standard_name") -> str:
 
 def _readings_variable(stored: Any, time_dim: str, wanted: str | None, path: Path) -> str:
     """The one variable of numbers along the time, or the one that was asked for."""
-    helpers = set(stored.coords) | {
-        word
-        for variable in stored.variables.values()
-        for key in _HELPERS
-        for word in _attribute(variable, key).split()
-    }
-    found = [
-        str(name)
-        for name, variable in stored.data_vars.items()
-        if time_dim in variable.dims
-        and variable.dtype.kind in "fiu"
-        and name not in helpers
-        and not _is_time(variable)
-    ]
-    if wanted is None and len(found) == 1:
-        return found[0]
-    if wanted is not None and wanted in found:
-        return wanted
-    held = "no variable of numbers runs along the time"
-    if found:
-        held = f"the variables along the time are {listing(found, 12)}"
-    raise InputError(
-        f"there is no variable {wanted!r}; {held}" if wanted is not None else held,
-        where=str(path),
-        remedy="Choose one with parameter" if found else "Give a file with readings along the time",
-    )
+    pairs = product(stored.variables.values(), _HELPERS)
+    helpers = {*stored.coords, *(word for pair in pairs for word in _attribute(*pair).split())}
+    along = {n: v for n, v in stored.data_vars.items() if time_dim in v.dims and n not in helpers}
+    found = [str(n) for n, v in along.items() if v.dtype.kind in "fiu" and not _is_time(v)]
+    if wanted in found or (wanted is None and len(found) == 1):
+        return wanted or found[0]
+    held = f"the variables along the time are {listing(found, 12)}"
+    held = held if found else "no variable of numbers runs along the time"
+    problem = f"there is no variable {wanted!r}; {held}" if wanted is not None else held
+    remedy = "Choose one with parameter" if found else "Give a file with readings along the time"
+    raise InputError(problem, where=str(path), remedy=remedy)
 
 
 def _ids(decoded: Any, readings: Any, dims: Sequence[str]) -> list[str]:
@@ -244,11 +223,7 @@ def netcdf_writer(
     sensors: Sensors,
     about: Mapping[str, str],
 ) -> Writer:
-    """Writes a NetCDF 4 file.
-
-    ``layers`` are time x sensor: ``value``, ``flag`` (words), and ``lower`` and ``upper``, NaN
-    where observed. ``about`` names the method and the run.
-    """
+    """Writes NetCDF 4: the time x sensor ``layers`` value, flag (words), lower and upper."""
     xarray = import_xarray(path)
     form = None if table.source is None else table.source.form
     rows = len(table.values) if table.order is None else len(table.order)
@@ -257,8 +232,7 @@ def netcdf_writer(
         dataset = _in_form(xarray, form, table, layers)
     else:
         dataset = _time_series(xarray, table, layers, sensors, form)
-    attributes = dataset.attrs
-    attributes.setdefault("Conventions", CONVENTIONS)
+    (attributes := dataset.attrs).setdefault("Conventions", CONVENTIONS)
     name = "" if table.source is None else f" of {table.source.path.name}"
     attributes.setdefault("title", f"Readings{name} with recovered values")
     # No date among them, so that the same run gives the same bytes.
@@ -320,9 +294,8 @@ def _time_series(
         told = {key: form.readings.attrs[key] for key in kept if key in form.readings.attrs}
     plain = {"_FillValue": None}
     ids = np.array(sensors.ids, dtype=object)
-    coords: dict[str, Any] = {
-        "station_name": ("station", ids, {"long_name": "name of the station"})
-    }
+    words = {"long_name": "name of the station"}
+    coords: dict[str, Any] = {"station_name": ("station", ids, words)}
     if sensors.coordinates is not None and sensors.kind is not None:
         axes = _AXES[sensors.kind]
         for numbers, (key, standard, unit) in zip(sensors.coordinates.T, axes, strict=True):
@@ -374,8 +347,8 @@ def _with_flags(
     for end in ("lower", "upper"):
         words = {"long_name": f"{end} end of the interval of recovered values of {name}"}
         packing = {"_FillValue": np.nan, "zlib": True}
-        bound = xarray.Variable(readings.dims, place(layers[end]), shared | words, packing)
-        found[f"{name}_{end}"] = bound
+        cells = place(layers[end])
+        found[f"{name}_{end}"] = xarray.Variable(readings.dims, cells, shared | words, packing)
     earlier = str(like.get("ancillary_variables", "")).split()
     like["ancillary_variables"] = " ".join(dict.fromkeys([*earlier, *found]))
     return {name: readings, **found}

@@ -23,8 +23,7 @@ def read_parquet(path: Path, data: bytes) -> Columns:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = f"this is not a readable Parquet file ({str(error).splitlines()[0][:80]})"
         raise InputError(problem, where=str(path), remedy="Write the file again") from None
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         problem = f"column names appear more than once: {listing(sorted(twice))}"
         raise InputError(problem, where=str(path), remedy="Give every column its own name")
     if not names or table.num_rows == 0:
@@ -49,8 +48,7 @@ def parquet_writer(
 ) -> Writer:
     """Writes columns, with the types, the order and the metadata of ``schema`` where it has them.
 
-    Whole-number columns stay so: what was recovered in them is rounded, as their sensors round. A
-    column whose type cannot hold what was recovered becomes a plain one.
+    Recovered values of whole-number columns are rounded, as their sensors round.
     """
     content = pa.table(dict(zip(names, columns, strict=True)))
     if schema is not None:
@@ -71,6 +69,5 @@ def _cast(column: pa.ChunkedArray, wanted: pa.DataType | None) -> pa.ChunkedArra
     try:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # What was recovered may lie outside what the sensor's own type can hold; and a type may
-        # be one that nothing is cast to, such as categories, which the metadata then restore.
+        # Out of the type's range, or categories, which the metadata restore.
         return column

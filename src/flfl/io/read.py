@@ -47,8 +47,7 @@ def to_table(columns: Columns, rules: Rules) -> Table:
     if columns.wide_only:
         given = rules.model_dump(exclude_none=True)
         means_nothing = ("time_column", "sensor_column", "value_column", "time_zone")
-        useless = listing(name for name in means_nothing if name in given)
-        if useless:
+        if useless := listing(name for name in means_nothing if name in given):
             problem = f"{useless} means nothing here: NetCDF has variables, and times in UTC"
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
@@ -86,12 +85,8 @@ def to_table(columns: Columns, rules: Rules) -> Table:
 
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
-    """Read a file of any format into named columns.
-
-    A further format is a function from a path and its bytes to `Columns`, and a line here.
-    """
-    path = Path(path)
-    suffix = suffix_of(path)
+    """Read a file of any format into named columns; a further format is a line here."""
+    path, suffix = Path(path), suffix_of(path)
     if suffix in TEXT_SUFFIXES:
         return read_csv(path, read_bytes(path))
     if suffix in PARQUET_SUFFIXES:
@@ -102,23 +97,16 @@ def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
 
         return read_netcdf(path, read_bytes(path), parameter)
     known = ", ".join(TEXT_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES)
-    raise InputError(
-        f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix",
-        where=str(path),
-        remedy=f"Give a file that ends in {known}",
-    )
+    problem = f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix"
+    raise InputError(problem, where=str(path), remedy=f"Give a file that ends in {known}")
 
 
 def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> Table:
     """Take a time x sensor DataFrame or array, with the same checks as a file.
 
-    The index holds the times; a DataFrame with a plain row count for an index may hold them in a
-    column with a common name such as ``time``. An array has slots 0, 1, 2, … and sensors named
-    likewise.
-
-    Missing is NaN. Unlike in a file, no number stands for a missing reading unless ``sentinels``
-    lists it: whoever made the DataFrame has had the chance to say so, and -999 may be a reading.
-    The ``options`` are those of :class:`~flfl.io.layouts.Rules`.
+    The index holds the times or, where it is a plain row count, a column with a common name such as
+    ``time``. An array has slots and sensors 0, 1, 2, … Missing is NaN and, unlike in a file, no
+    number unless ``sentinels`` lists it. ``options`` are :class:`~flfl.io.layouts.Rules`.
 
     Examples
     --------
@@ -131,20 +119,20 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     if not isinstance(readings, pd.DataFrame):
         array = np.asarray(readings)
         if array.ndim != 2:
-            raise InputError(
+            problem, remedy = (
                 f"the array has {array.ndim} dimensions, not 2",
-                where="readings",
-                remedy="Give time x sensor, or a DataFrame",
+                "Give time x sensor, or ",
             )
+            raise InputError(problem, where="readings", remedy=remedy + "a DataFrame")
         readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
     frame = with_time_index(readings)
     index = frame.index
     if isinstance(index, pd.MultiIndex):
-        raise InputError(
+        problem, remedy = (
             "the index has several levels",
-            where=label,
-            remedy="Give one row a time and one column a sensor",
+            "Give one row a time and one column a sensor",
         )
+        raise InputError(problem, where=label, remedy=remedy)
     if isinstance(index, pd.PeriodIndex):
         index = pd.DatetimeIndex(index.to_timestamp())
     elif isinstance(index, pd.TimedeltaIndex):
@@ -153,8 +141,7 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     time = "" if frame.index.name is None or str(frame.index.name) in ids else frame.index.name
     parts = [(str(time), index.to_series())]
     parts += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
-    columns = frame_columns(label, parts)
-    return replace(to_table(columns, rules), source=None)
+    return replace(to_table(frame_columns(label, parts), rules), source=None)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:

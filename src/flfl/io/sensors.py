@@ -35,8 +35,7 @@ class Sensors:
     """What is known of the sensors, in the order of the readings.
 
     ``coordinates`` (sensors x 2) are latitude and longitude in degrees or x and y in metres, as
-    ``kind`` says. ``regions`` and ``sites`` are the region and the owner of each sensor. ``notes``
-    say what was understood, in plain sentences.
+    ``kind`` says. ``sites`` are the owners of the sensors.
     """
 
     ids: tuple[str, ...]
@@ -68,21 +67,17 @@ class Sensors:
         if isinstance(sites, str) and sites == EACH:
             return replace(self, sites=self.ids, regions=None)
         if len(sites) != len(self.ids):
-            raise InputError(
-                f"{len(sites)} sites are given for {len(self.ids)} sensors",
-                where="sites",
-                remedy="Give one site a sensor",
-            )
+            problem = f"{len(sites)} sites are given for {len(self.ids)} sensors"
+            raise InputError(problem, where="sites", remedy="Give one site a sensor")
         return replace(self, sites=tuple(sites))
 
 
 def read_sensors(source: str | Path | pd.DataFrame, ids: Sequence[str] | None = None) -> Sensors:
     """Read what describes the sensors, and put it in the order of the readings.
 
-    A file or a DataFrame with one row a sensor: an id column (``sensor_id``, ``id``, ``station``,
-    …; in a DataFrame perhaps the index), ``latitude`` and ``longitude`` or ``x`` and ``y``, and
-    perhaps ``region`` and ``site``. Each of the ``ids`` (by default all sensors there) must have a
-    row; others are ignored, with a note.
+    One row a sensor: an id (``sensor_id``, ``id``, ``station``, …, or a DataFrame's index),
+    ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``. Each of
+    ``ids`` (by default all sensors there) must have a row; others are ignored, with a note.
     """
     if isinstance(source, pd.DataFrame):
         parts = [(str(name), source.iloc[:, i]) for i, name in enumerate(source.columns)]
@@ -112,14 +107,11 @@ def read_sites(
         if column is None and len(columns.names) == 2:
             column = 1 - (columns.find(ID_NAMES) or 0)
     elif sensors_path is not None:
-        columns = read_columns(sensors_path)
-        column = columns.named(str(spec), "sites")
+        column = (columns := read_columns(sensors_path)).named(str(spec), "sites")
     else:
-        raise InputError(
-            f"{str(spec)!r} is not a file, and there is no sensors file to have such a column",
-            where="sites",
-            remedy="Give a CSV file with the columns sensor and site, or give the sensors file",
-        )
+        problem = f"{str(spec)!r} is not a file, and there is no sensors file to have such a column"
+        remedy = "Give a CSV file with the columns sensor and site, or give the sensors file"
+        raise InputError(problem, where="sites", remedy=remedy)
     sites = _labels(columns, _rows(columns, ids), column)
     if sites is None:
         problem = f"there is no column for the site; the columns are {listing(columns.names, 8)}"
@@ -131,8 +123,8 @@ def _texts(columns: Columns, column: int | None) -> list[str]:
     if column is None:
         problem = f"no column names the sensors; the columns are {listing(columns.names, 8)}"
         raise columns.error(problem, "Name the column sensor_id")
-    array = pc.cast(columns.arrays[column], pa.string())
-    return [str(text or "").strip() for text in array.to_pylist()]
+    texts = pc.cast(columns.arrays[column], pa.string()).to_pylist()
+    return [str(text or "").strip() for text in texts]
 
 
 def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
@@ -143,8 +135,7 @@ def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
         if name in wanted and found.setdefault(name, row) != row:
             problem = f"the sensor {name!r} has two rows"
             raise columns.error(problem, "Remove one of them", found[name], row)
-    missing = [name for name in ids if name not in found]
-    if missing:
+    if missing := [name for name in ids if name not in found]:
         problem = f"{len(missing)} of {len(ids)} sensors of the readings have no row"
         remedy = "Add a row for each, or remove the sensors from the readings"
         raise columns.error(f"{problem}: {listing(missing)}", remedy, column=column)

@@ -17,15 +17,13 @@ from flfl.io.grid import Grid
 Layout = Literal["wide", "long"]
 By = Literal["slot", "sensor", "cell"]
 FLAGS = ("observed", "recovered", "refused")
-"""What is said of every cell of a filled table."""
 
 
 @dataclass(frozen=True, eq=False)
 class LongColumn:
-    """A column of a long file: one cell for each slot, for each sensor, or for each reading.
+    """A column of a long file: ``cells`` for each slot, each sensor, or time x sensor.
 
-    ``cells`` holds one a slot, one a sensor, or numbers or words time x sensor. None stands for the
-    table's own times, sensor ids and readings.
+    None stands for the table's own times, sensor ids and readings.
     """
 
     name: str
@@ -42,14 +40,12 @@ class Source:
     time_column, time_texts
         The name of the times, and the time of every slot as the file writes it.
     zone
-        The zone or offset in which the file gives its times: ``UTC``, ``Europe/Berlin``,
-        ``+02:00``, or ``+01:00/+02:00`` when it changes. None when it gives none.
+        Of the file's times: ``UTC``, ``Europe/Berlin``, ``+02:00``, ``+01:00/+02:00`` when it
+        changes, None when it gives none.
     texts
-        The cells of each sensor as the file writes them, one a slot; what stands for a missing
-        reading means nothing. Empty for formats that have no text.
+        Each sensor's cells as written, one a slot, without meaning where no reading is known.
     columns, by_sensor
-        The columns of a long file in its order, as far as they can be written again, and whether
-        it lists one sensor after another.
+        The columns of a long file that can be written again, and whether sensor follows sensor.
     form
         What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
     """
@@ -74,12 +70,10 @@ class Table:
     Attributes
     ----------
     values
-        Time x sensor, float64, NaN = missing, columns are sensor ids in file order, the index is
-        sorted: times (UTC where the file gives offsets) or numbers.
-    source
-        None when the table did not come from a file.
-    notes
-        What was understood, in plain sentences.
+        Time x sensor, NaN = missing, sensors in file order, the index sorted: times (UTC where the
+        file gives offsets) or numbers.
+    source, notes
+        None when it did not come from a file; what was understood, in plain sentences.
     order
         Slots in the order of the rows that were given, where that differs from time order.
     units, coordinates, coordinate_kind

@@ -47,9 +47,9 @@ Refuse = Callable[[str, str, int], InputError]
 class Times:
     """Points in time (in microseconds, so that any two tables compare), and the text of each.
 
-    ``index`` is in UTC when the texts carry offsets, and ``wall`` is then what the clock on the
-    wall showed; without offsets the two are the same. ``format`` is the strptime pattern, or None
-    for ISO 8601 and for numbers. ``zone`` names the zone of the wall clock, None where nobody told.
+    With offsets ``index`` is in UTC and ``wall`` what the clock on the wall showed, else the two
+    are the same. ``format`` is the strptime pattern, None for ISO 8601 and numbers. ``zone`` is
+    that of the wall clock.
     """
 
     index: pd.Index
@@ -67,10 +67,7 @@ def read_times(
     date_order: DateOrder = "auto",
     time_zone: str | None = None,
 ) -> Times:
-    """The different times of a column; ``code`` tells which of them each row has, for messages.
-
-    Times that carry no offset are in ``time_zone``.
-    """
+    """The different times of a column; ``code`` tells which of them each row has, for messages."""
 
     def refuse(problem: str, remedy: str, n: int) -> InputError:
         return columns.error(problem, remedy, int(np.flatnonzero(code == n)[0]), column=column)
@@ -79,10 +76,8 @@ def read_times(
     if len(missing):
         remedy = "Give every row a time and a sensor, or remove the row"
         raise refuse("the cell is missing", remedy, int(missing[0]))
-    if array.type == pa.string():
-        times = parse_times(array.to_numpy(zero_copy_only=False), refuse, date_order)
-    else:
-        times = _typed_times(array, refuse)
+    texts = array.to_numpy(zero_copy_only=False) if array.type == pa.string() else None
+    times = _typed_times(array, refuse) if texts is None else parse_times(texts, refuse, date_order)
     return times if time_zone is None else in_zone(times, time_zone, refuse)
 
 
@@ -119,12 +114,10 @@ def parse_times(texts: Texts, refuse: Refuse, date_order: DateOrder = "auto") ->
     if len(empty):
         remedy = "Give every row a time, or remove the row"
         raise refuse("the time is missing", remedy, int(empty[0]))
-    pattern = _COMPACT.get(len(str(series.iloc[0])))
+    size = len(str(series.iloc[0]))
+    pattern = _COMPACT.get(size)
     # Digits such as 20240131, when every one of them is a date near our time.
-    if (
-        pattern is not None
-        and series.str.fullmatch(rf"(19|20)\d{{{len(series.iloc[0]) - 2}}}").all()
-    ):
+    if pattern is not None and series.str.fullmatch(rf"(19|20)\d{{{size - 2}}}").all():
         parsed = pd.to_datetime(series, format=pattern, errors="coerce")
         if not parsed.isna().any():
             index = pd.DatetimeIndex(parsed).as_unit("us")
@@ -170,9 +163,8 @@ def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
     _refuse_first(parsed.isna().to_numpy(), series, refuse)
     index, clock = pd.DatetimeIndex(parsed).as_unit("us"), pd.DatetimeIndex(wall).as_unit("us")
     offsets = (clock - index.tz_localize(None)).unique() // pd.Timedelta(minutes=1)
-    names = [
-        f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in sorted(offsets)
-    ]
+    signed = [("-" if m < 0 else "+", *divmod(abs(m), 60)) for m in sorted(offsets)]
+    names = [f"{sign}{hours:02d}:{minutes:02d}" for sign, hours, minutes in signed]
     return Times(index, clock, texts, zone="UTC" if names == ["+00:00"] else "/".join(names))
 
 
@@ -180,8 +172,7 @@ def _parse_pattern(
     series: pd.Series[str], texts: Texts, refuse: Refuse, date_order: DateOrder
 ) -> Times:
     first = str(series.iloc[0])
-    patterns = _patterns_for(first, date_order)
-    if not patterns:
+    if not (patterns := _patterns_for(first, date_order)):
         _refuse_first(np.ones(1, dtype=bool), series, refuse)
     found = [(pd.to_datetime(series, format=p, errors="coerce"), p) for p in patterns]
     (parsed, pattern), *others = sorted(found, key=lambda one: int(one[0].isna().sum()))
@@ -189,8 +180,7 @@ def _parse_pattern(
     if any(not other.isna().any() and not other.equals(parsed) for other, _ in others):
         problem = f"the date {first!r} can be read as day then month or as month then day, and no "
         remedy = "Choose date_order=day-first or date_order=month-first, or write dates as "
-        remedy += "year-month-day"
-        raise refuse(problem + "other date of the file tells which", remedy, 0)
+        raise refuse(problem + "other date of the file tells which", remedy + "year-month-day", 0)
     index = pd.DatetimeIndex(parsed).as_unit("us")
     return Times(index, index, texts, pattern)
 
@@ -205,7 +195,7 @@ def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
 def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
     if not bad.any():
         return
-    row = int(np.flatnonzero(bad)[0])
+    row = int(np.argmax(bad))
     shown = repr(str(series.iloc[row])[:40])
     like = "" if row == 0 else f" like the first one, {str(series.iloc[0])[:40]!r}"
     remedy = "Write all times in one form, for example 2024-01-31 06:00:00"
@@ -217,8 +207,7 @@ def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
 def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
     """The same clock times, read in a zone that the user names; ``index`` is then in UTC.
 
-    An hour that the clocks repeat must be there twice: the first is summer time, as the rows go.
-    An hour that the clocks skip is refused.
+    An hour that clocks repeat must be there twice, summer time first; one they skip is refused.
 
     Examples
     --------
@@ -235,8 +224,10 @@ def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        remedy = "Give a name such as Europe/Berlin or UTC"
-        problem = f"there is no time zone {name!r}"
+        problem, remedy = (
+            f"there is no time zone {name!r}",
+            "Give a name such as Europe/Berlin or UTC",
+        )
         raise InputError(problem, where="time_zone", remedy=remedy) from None
     early, late = (
         wall.tz_localize(zone, ambiguous=np.full(len(wall), summer), nonexistent="NaT")
@@ -253,8 +244,7 @@ def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
             row = int(np.flatnonzero(bad)[0])
             remedy = "Write the times in UTC or with their offset (2024-10-27T02:00:00+02:00)"
             raise refuse(f"the local time {wall[row]} in {name} {why}", remedy, row)
-    downward = wall[0] > wall[-1]
-    second = repeated & ((clock.cumcount().to_numpy() == 1) != downward)
+    second = repeated & ((clock.cumcount().to_numpy() == 1) != (wall[0] > wall[-1]))
     index = early.where(~second, late).tz_convert("UTC").as_unit("us")
     return replace(times, index=index, zone=name)
 

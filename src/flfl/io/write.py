@@ -33,11 +33,8 @@ from flfl.io.times import time_texts
 Array = NDArray[np.float64]
 Numbers = Array | pd.DataFrame
 Slots = NDArray[np.intp]
-_FLAG_COLUMNS = (
-    LongColumn("time", "slot"),
-    LongColumn("sensor", "sensor"),
-    LongColumn("value", "cell"),
-)
+_TIME, _SENSOR = LongColumn("time", "slot"), LongColumn("sensor", "sensor")
+_FLAG_COLUMNS = (_TIME, _SENSOR, LongColumn("value", "cell"))
 # Cells written at a time: enough to be quick, little enough to stay small in memory.
 _PIECE = 1 << 19
 
@@ -51,7 +48,6 @@ class Provenance:
     reasons : array or DataFrame
         Time x sensor, why a cell was refused; empty text elsewhere.
     method, run_id : str
-        What recovered the recovered ones, and the name of the run.
     limits : (float, float)
         Between which numbers a recovered value lies, also when it has been rounded.
     """
@@ -69,9 +65,7 @@ def flags_of(table: Table, values: Numbers) -> NDArray[np.object_]:
 
 
 def check_outputs(
-    filled_path: str | Path | None,
-    flags_path: str | Path | None,
-    inputs: Iterable[str | Path] = (),
+    filled_path: str | Path | None, flags_path: str | Path | None, inputs: Iterable[str | Path] = ()
 ) -> None:
     """Refuse paths that `write_result` could not write, before any work is done."""
     read, paths = list(inputs), [path for path in (flags_path, filled_path) if path is not None]
@@ -96,18 +90,16 @@ def write_result(
 ) -> None:
     """Write the filled table, its flags, or both; of both, neither appears without the other.
 
-    The filled table has the layout of its source (wide when it has none). In CSV, observed cells
-    keep their text, recovered ones have up to two decimals more than the observed ones of the same
-    sensor, and refused ones (NaN) are empty. The flags are one row a cell: time, sensor, value,
-    flag, lower, upper and, with ``provenance``, the method of a recovered cell, the reason of a
-    refused one and the run of both. NetCDF holds values, flags and intervals in one file. The
-    suffix picks the format.
+    The filled table has the layout of its source, else wide. In CSV observed cells keep their text,
+    recovered ones have up to two decimals more than the sensor's observed ones, refused ones (NaN)
+    are empty. The flags are one row a cell: time, sensor, value, flag, lower, upper and, with
+    ``provenance``, method, reason and run. NetCDF holds all in one file.
 
     Parameters
     ----------
     filled_path, flags_path : str or Path or None
+        The suffix picks the format.
     table : Table
-        The table that was read.
     values, lower, upper : time x sensor
         Observed cells of ``values`` must be equal to the table's; they have no interval.
     provenance : Provenance, optional
@@ -133,8 +125,7 @@ def write_result(
 
         run = [] if provenance is None else [provenance.method, provenance.run_id]
         about = dict(zip(("method", "run_id"), run, strict=False))
-        place = Sensors.of_table(table) if sensors is None else sensors
-        layers = {"value": filled, **said}
+        place, layers = sensors or Sensors.of_table(table), {"value": filled, **said}
         writers[filled_path] = netcdf_writer(Path(filled_path), table, layers, place, about)
     elif filled_path is not None:
         long = () if table.source is None else table.source.columns
@@ -159,10 +150,7 @@ class CellTexts:
     limits: tuple[float, float]
 
     def of(self, cells: Any, sensor: int, slots: Slots, typed: bool) -> pa.Array:
-        """Some cells of a column time x sensor (None: the readings), typed or as text.
-
-        Observed cells are as they were, recovered ones rounded, refused ones empty.
-        """
+        """Some cells of a column time x sensor (None: the readings), typed or as text."""
         if typed or (cells is not None and cells.dtype == object):
             given = self.filled if cells is None else cells
             return pa.array(given[slots, sensor], from_pandas=True)
@@ -179,15 +167,10 @@ class CellTexts:
         source = self.table.source
         if source is not None and source.texts:
             return source.texts[sensor].take(pa.array(slots))
-        numbers = self.filled[slots, sensor].tolist()
-        return pa.array([repr(number) for number in numbers], pa.string())
+        return pa.array(list(map(repr, self.filled[slots, sensor].tolist())), pa.string())
 
     def numbers(self, sensor: int, numbers: Array) -> pa.Array:
-        """Numbers in the units of a sensor; NaN is empty.
-
-        They have two decimals more than the observed cells, or seven digits where these have
-        exponents.
-        """
+        """Two decimals more than the observed cells, or seven digits where these have exponents."""
         there = ~np.isnan(numbers)
         given, decimals = numbers[there], self.decimals[sensor]
         if decimals is None:
@@ -196,8 +179,7 @@ class CellTexts:
             # A double holds about 15 digits: beyond them rounding does nothing but overflow.
             largest = float(np.abs(given).max(initial=1.0))
             digits = min(decimals + 2, 15 - int(np.log10(largest)))
-            # Adding zero turns -0.0 into 0.0.
-            rounded = np.round(given, max(digits, 0)) + 0.0
+            rounded = np.round(given, max(digits, 0)) + 0.0  # no -0.0
         mark = "." if self.table.source is None else self.table.source.dialect.decimal
         texts = np.full(len(numbers), "", dtype=object)
         clipped = np.clip(rounded, *self.limits).tolist()
@@ -236,8 +218,7 @@ def _writer(path: str | Path, texts: CellTexts, columns: Sequence[LongColumn]) -
         unnamed = time_name is None or (typed and not time_name)
         names = ["time" if unnamed else str(time_name), *table.sensor_ids]
         blocks = _wide_blocks(texts, times, typed)
-    if typed:
-        # A table of flags has types of its own.
+    if typed:  # a table of flags has types of its own
         flags = any(column.by == "cell" and column.cells is not None for column in columns)
         return parquet_writer(names, next(blocks), None if flags else schema)
     dialect = PLAIN if source is None else source.dialect
