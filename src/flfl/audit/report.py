@@ -18,11 +18,8 @@ SLOW = 24
 
 @dataclass(frozen=True)
 class Finding:
-    """What one attack read: shares of readings, and R^2 of the worst and the median sensor.
-
-    ``copies``: what the same attack reads from the copies; ``excess``: by how much the messages
-    beat them at most, beyond the statistical error. None where it does not apply.
-    """
+    """What one attack read: shares of readings, and R^2 of the worst and the median sensor; from
+    the ``copies`` too. ``excess``: by how much the messages beat them beyond statistical error."""
 
     name: str
     adversary: str
@@ -44,10 +41,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of an audit and what they amount to.
-
-    ``checks``: what is wrong, by assumption of the proof. ``bound``: R^2 of a surprise that its
-    copy shows, 1 / (1 + beta^2). ``case``: the run with its truth, None where nothing was shared.
+    """The findings of an audit. ``checks``: what is wrong, by assumption of the proof. ``bound``:
+    R^2 of a surprise that its copy shows, 1 / (1 + beta^2). ``case``: None if nothing was shared.
     """
 
     findings: Sequence[Finding]
@@ -113,9 +108,7 @@ class Report:
 
 
 def read(truth: Array, guess: Array, at: Mask, fewest: int = constants.AUDIT_FEWEST) -> Array:
-    """R^2 of each row's guess (M,), granted its best scale: the square of a positive correlation.
-
-    NaN for rows with fewer than ``fewest`` guesses.
+    """R^2 of each row's guess (M,), the square of a positive correlation; NaN for too few guesses.
 
     Examples
     --------
@@ -140,10 +133,8 @@ def _r2(sums: Array) -> Array:
 
 
 def excess(truth: Array, guess: Array, others: Sequence[Array], at: Mask) -> Array:
-    """By how much a guess beats all others in R^2 beyond four standard errors (M,).
-
-    The standard error of a difference comes from leaving out groups of neighbouring slots.
-    """
+    """By how much a guess beats all others in R^2 beyond four standard errors (M,), which come
+    from leaving out groups of neighbouring slots."""
     groups = constants.AUDIT_GROUPS
     edges = np.linspace(0, truth.shape[1], groups + 1).astype(int)
     over = np.full(len(at), np.inf)

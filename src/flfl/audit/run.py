@@ -205,11 +205,8 @@ def attacked(case: Case, names: Sequence[str], tell: Tell, suffix: str = "") -> 
 
 
 def check(case: Case) -> dict[str, list[str]]:
-    """The assumptions of the proof that nobody learns more than the copies.
-
-    If all that left is a function of the copies, and they hold the declared noise, no attack on
-    the messages can beat an attack on the copies.
-    """
+    """The assumptions of the proof that nobody learns more than the copies: all that left is a
+    function of them, and they hold the declared noise."""
     net = case.network
     at = net.known & case.known & (net.sigma2 > 0)
     size = np.sqrt(np.where(at, net.sigma2, 1.0))

@@ -40,8 +40,7 @@ _LAGS = 72
 
 
 class Refit(NamedTuple):
-    """One round: the public state that the sites were asked about, and the loadings P (M, k) and r
-    (M,) that they answered, NaN for sites that did not."""
+    """One round: the public state, and the answers P (M, k) and r (M,), NaN for sites without."""
 
     network: Network
     P: Array
@@ -173,10 +172,8 @@ def truth_of(
 
 
 def offsets_of(then: Network, stored: Array, now: Network) -> Array:
-    """Centre and season of copies (M, N) on the transformed scale, at all slots of ``now``.
-
-    Their owners computed them when the network was as it was ``then``.
-    """
+    """Centre and season of copies (M, N) on the transformed scale, as their owners computed them
+    for the network ``then``, at all slots of ``now``."""
     rows = season_rows(then.positions, then.season)[:, : stored.shape[1]]
     stored = stored[: len(then.units_stop), : rows.shape[1]]
     J = np.isfinite(stored) & (np.arange(rows.shape[1]) < then.units_stop[:, None])
@@ -244,11 +241,9 @@ def without_itself(e: Array, known: Mask, law: Law) -> tuple[Array, Array]:
 
 
 class Residuals(NamedTuple):
-    """What attacks look for, (M, N) each, in the network's units; zero where there is no reading.
-
-    A reading is ``predicted`` by the others plus its ``residual``; the ``surprise`` is what the
-    sensor's own other readings leave of that, ``doubt`` the variance it was expected to have.
-    """
+    """What attacks look for, (M, N) each, in the network's units; zero where there is no reading:
+    a reading is ``predicted`` by the others plus its ``residual``; the ``surprise`` is what the
+    sensor's own other readings leave of that, ``doubt`` the variance it was expected to have."""
 
     predicted: Array
     residual: Array
@@ -285,10 +280,8 @@ def truth_path(path: str | Path) -> Path:
 
 
 def save_view(path: str | Path, case: Case) -> tuple[Path, Path]:
-    """Write what the coordinator saw and, apart from it, the truth; returns both paths.
-
-    Mode 0600, all or nothing, no pickle. The names are explained in ``docs/audit.md``.
-    """
+    """Write what the coordinator saw and, apart from it, the truth: mode 0600, all or nothing, no
+    pickle; returns both paths. ``docs/audit.md`` explains the names."""
     net, known, wanted = case.network, case.known, case.wanted
     # Rounds of a first stretch may have fewer sensors and factors: NaN for the rest.
     P_rounds, r_rounds = (np.full((len(case.refits), *X.shape), np.nan) for X in (net.P, net.r))

@@ -83,23 +83,17 @@ class PaperFLFL(BaseRecoverer):
         witness: Witness | None = None,
         **given: Any,
     ) -> Self:
-        """Learn from the known entries of a time x sensor table.
+        """Learn from the known entries of a time x sensor table; arguments as in the base class.
 
-        Parameters
-        ----------
-        X, y, **given
-            As in the base class.
-        progress : callable, optional
-            Called with (done, total) at every check of the held-out error.
-        witness : callable, optional
-            Called with all that the coordinator learns; the audit stands here.
+        ``progress`` is called with (done, total) at every check of the held-out error, ``witness``
+        with all that the coordinator learns: the audit stands there.
         """
         places = dict.fromkeys(("sensors", "sites", "grid")) | given
         run = partial(self._estimate, progress=progress, witness=witness)
         return self._fit(X, **places, estimate=run)
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors, **hooks: Any) -> Array:
-        plan = self._plan(Y)
+        plan, N = self._plan(Y), Y.shape[1]
         rng = np.random.default_rng(self.random_state)
         self.partition_ = partition(sensors, self.n_regions, rng)
         names, homes = list(self.partition_.members), list(self.partition_.members.values())
@@ -109,10 +103,8 @@ class PaperFLFL(BaseRecoverer):
             for home, scaling in zip(homes, scalings, strict=True)
         ]
         sites = [Site(name, own, PROTOCOL) for name, own in zip(names, programs, strict=True)]
-        program = coordinate(
-            plan, Y.shape[1], self.random_state, self.traffic_, hooks.get("progress")
-        )
-        sizes = {"slots": Y.shape[1], "rank": plan.rank}
+        program = coordinate(plan, N, self.random_state, self.traffic_, hooks.get("progress"))
+        sizes = {"slots": N, "rank": plan.rank}
         coordinator = Coordinator(program, PROTOCOL, names, sizes, witness=hooks.get("witness"))
         local.run(coordinator, sites, self.traffic_)
         self.n_rounds_ = self.traffic_.rounds

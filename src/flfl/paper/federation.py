@@ -7,8 +7,7 @@
 5. The coordinator moves Q: at once (``schedule="prompt"``, as printed: one sensor after the
    other) or after all have answered (``schedule="synchronous"``: one sum a round).
 
-What the paper leaves open: the step is cut when the run diverges, and the run stops by readings
-that each sensor holds out.
+Left open there: a run that diverges gets a smaller step; readings that are held out stop it.
 """
 
 from __future__ import annotations
@@ -68,11 +67,8 @@ _WEIGHTS = Weights(constants.PAPER_RIDGE, constants.PAPER_SPATIAL, constants.PAP
 
 @dataclass(frozen=True)
 class PaperPlan:
-    """What all parties agree on before the run.
-
-    The step is ``eta = learning_rate * sqrt(M N) / (2 |Omega|)``, relative to the curvature of a
-    balanced start, so that one value serves any size and rate.
-    """
+    """What all parties agree on. The step is ``eta = learning_rate * sqrt(M N) / (2 |Omega|)``,
+    relative to the curvature of a balanced start, so that one value serves any size and rate."""
 
     rank: int = constants.PAPER_RANK
     rounds: int = constants.PAPER_ROUNDS
@@ -210,10 +206,8 @@ class PaperState:
 
 
 class PaperSite:
-    """A site's part, for standardised readings Z (m, N) of m sensors and their mask.
-
-    ``regions`` has a label for each sensor, ``laplacians`` a matrix for each label.
-    """
+    """A site's part, for standardised readings Z (m, N) of m sensors and their mask; ``regions``
+    has a label for each sensor, ``laplacians`` a matrix for each label."""
 
     def __init__(
         self,
@@ -295,8 +289,7 @@ def _turn(state: PaperState, Q: Array, eta: np.ndarray, sensor: np.ndarray) -> A
 def _move(
     state: PaperState, region: Region, Q: Array, eta: float, rows: slice = slice(None)
 ) -> tuple[PaperState, Array | None]:
-    """Some sensors of a region move: the new state, and their gradient for Q; None instead of it,
-    and nothing moved, where the numbers ran away."""
+    """Some sensors of a region move, and their gradient for Q; None where the numbers ran away."""
     P, plan = state.P[region.sensors], state.plan
     with np.errstate(over="ignore", invalid="ignore"):
         grad_P, grad_Q = gradient(region.data, P, Q, region.L, plan.weights, plan.rule, rows)

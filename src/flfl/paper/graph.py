@@ -1,8 +1,4 @@
-"""The paper's smoothness: the graph of nearest neighbours in a region, and differences in time.
-
-``L = diag(W 1) - W`` is the Laplacian of a graph; ``D`` (N, N - 1), which takes the differences of
-slots, is never formed.
-"""
+"""The paper's smoothness: the graph of nearest neighbours in a region, and differences in time."""
 
 from __future__ import annotations
 
@@ -28,8 +24,6 @@ def distances(coordinates: Array, kind: CoordinateKind) -> Array:
 
     Examples
     --------
-    One degree along the equator is about 111 km:
-
     >>> d = distances(np.array([[0.0, 0.0], [0.0, 1.0]]), "latlon")
     >>> round(float(d[0, 1]))
     111195
@@ -47,21 +41,11 @@ def neighbor_weights(
 ) -> Array:
     """Weights ``1/d^2`` to each sensor's nearest neighbours (the paper's ``Top_k``).
 
-    As printed, the graph need not be symmetric: i may list i' without being listed back.
-    ``symmetrize`` says what to do about it: ``"none"`` keeps the printed graph, ``"mean"`` uses
+    The printed graph need not be symmetric; ``symmetrize``: ``"none"`` keeps it, ``"mean"`` uses
     ``(W + W^T)/2``, ``"max"`` keeps an edge that either end lists. Weights are divided by the
     region's mean degree, so that the spatial weight ``z1`` has no unit.
 
-    Parameters
-    ----------
-    distances : (C, C) array
-        Of the C sensors of one region.
-    n_neighbors : int
-        Neighbours of a sensor (fewer in a small region).
-
-    Returns
-    -------
-    (C, C) array, non-negative, zero diagonal
+    Distances and weights are (C, C), of the C sensors of one region.
 
     Examples
     --------
@@ -79,8 +63,7 @@ def neighbor_weights(
     far = distances.copy()
     np.fill_diagonal(far, np.inf)
     nearest = np.argsort(far, axis=1, kind="stable")[:, :top]
-    rows = np.repeat(np.arange(C), top)
-    columns = nearest.ravel()
+    rows, columns = np.repeat(np.arange(C), top), nearest.ravel()
     W[rows, columns] = 1.0 / np.maximum(distances[rows, columns], closest) ** 2
     if symmetrize == "mean":
         W = (W + W.T) / 2
@@ -123,16 +106,12 @@ def region_laplacian(
     """
     if coordinates is None or kind is None:
         return np.zeros((size, size))
-    return laplacian(
-        neighbor_weights(distances(coordinates, kind), n_neighbors, symmetrize=symmetrize)
-    )
+    W = neighbor_weights(distances(coordinates, kind), n_neighbors, symmetrize=symmetrize)
+    return laplacian(W)
 
 
 def difference(Q: Array) -> Array:
-    """Return ``D^T Q`` (N-1, k): the change from each slot to the next.
-
-    ``D`` is N x (N-1) with -1 on the diagonal and +1 below it, so row j of the result is
-    ``q_{j+1} - q_j``.
+    """Return ``D^T Q`` (N-1, k), rows ``q_{j+1} - q_j``: D has -1 on the diagonal, +1 below it.
 
     Examples
     --------

@@ -37,15 +37,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Observed:
-    """Readings with their mask, ready for the kernels: whatever stood under the mask is gone.
-
-    Attributes
-    ----------
-    Y, J : (C, N) arrays
-        Zero where unknown; the mask in floats, as a bool would be converted in every round.
-    per_sensor, per_slot : (C, 1) and (N, 1) arrays
-        Known entries of each sensor, and sensors known at each slot.
-    """
+    """Readings Y (C, N), zero where unknown, and their mask J in floats, as a bool would be
+    converted in every round; known entries of each sensor (C, 1) and at each slot (N, 1)."""
 
     Y: Array
     J: Array
@@ -88,19 +81,8 @@ def gradient(
     The two agree when L is symmetric and every entry is known; otherwise the printed pair
     leaves out what an entry's smoothness terms owe to its neighbours.
 
-    Parameters
-    ----------
-    data : Observed
-        Readings of the C sensors of one region.
-    P, Q, L : (C, k), (N, k), (C, C) arrays
-        Latent vectors of the whole region, time factors, Laplacian.
-    rows : slice
-        The sensors whose gradients are wanted (the paper lets one sensor move at a time).
-
-    Returns
-    -------
-    grad_P, grad_Q : (len(rows), k) and (N, k) arrays
-        The latter is the sum over the chosen sensors only.
+    P (C, k) and L (C, C) are of the whole region, Q is (N, k); ``grad_P`` (len(rows), k) and
+    ``grad_Q`` (N, k) are of the sensors in ``rows`` only: the paper lets one move at a time.
 
     Examples
     --------

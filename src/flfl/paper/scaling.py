@@ -30,27 +30,18 @@ class Scaling:
 
     @classmethod
     def fit(cls, values: NDArray[np.float64]) -> Scaling:
-        """Mean and standard deviation of each sensor's known values.
-
-        Parameters
-        ----------
-        values : sensors x slots
-            NaN = missing.
-        """
+        """Mean and standard deviation of each sensor's known values; NaN = missing."""
         use = ~np.isnan(values)
-        count = use.sum(axis=1)
-        kept = np.where(use, values, 0.0)
+        count, kept = use.sum(axis=1), np.where(use, values, 0.0)
         # Units of the largest value keep the squares of huge and of tiny readings in range.
         unit = np.abs(kept).max(axis=1, initial=0.0)
         unit = np.where(unit > 0, unit, 1.0)
-        share = kept / unit[:, None]
-        number = np.maximum(count, 1)
+        share, number = kept / unit[:, None], np.maximum(count, 1)
         mean = share.sum(axis=1) / number
         spread = np.where(use, share - mean[:, None], 0.0)
         deviation = np.sqrt(np.square(spread).sum(axis=1) / number)
         # Rounding alone gives a constant sensor a spread of about 1e-17 of its level.
-        flat = deviation <= 1e-14
-        scale = np.where(flat, 1.0, deviation * unit)
+        scale = np.where(deviation <= 1e-14, 1.0, deviation * unit)
         center = np.where(count > 0, mean * unit, np.nan)
         return cls(center=center, scale=np.where(scale > 0, scale, 1.0))
 

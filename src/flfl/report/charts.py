@@ -95,10 +95,8 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         y_axis_label=labels[1],
     )
     chart.x_range.range_padding = chart.y_range.range_padding = 0.08
-    points = models.ColumnDataSource(
-        {"x": x, "y": y, "colour": np.full(len(x), np.nan), "name": [""] * len(x)},
-        name="map-points",
-    )
+    columns = {"x": x, "y": y, "colour": np.full(len(x), np.nan), "name": [""] * len(x)}
+    points = models.ColumnDataSource(columns, name="map-points")
     mapper = models.LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
     dot = float(np.clip(100 / np.sqrt(len(x)), 5, 13))
     drawn = chart.scatter(
@@ -106,16 +104,12 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         fill_color={"field": "colour", "transform": mapper},
     )  # fmt: skip
     drawn.nonselection_glyph = drawn.selection_glyph = None
-    ring = _empty("map-ring", "x", "y")
-    chart.scatter(
-        "x", "y", source=ring, size=dot + 9, line_width=3, fill_alpha=0, name="map-chosen"
-    )
-    chart.add_tools(
-        models.HoverTool(renderers=[drawn], tooltips=[("sensor", "@name"), ("shown", "@shown")])
-    )
-    chart.add_layout(
-        models.ColorBar(color_mapper=mapper, width=10, name="map-bar", padding=8), "right"
-    )
+    ring = {"source": _empty("map-ring", "x", "y"), "size": dot + 9, "name": "map-chosen"}
+    chart.scatter("x", "y", line_width=3, fill_alpha=0, **ring)
+    tips = [("sensor", "@name"), ("shown", "@shown")]
+    chart.add_tools(models.HoverTool(renderers=[drawn], tooltips=tips))
+    bar = models.ColorBar(color_mapper=mapper, width=10, name="map-bar", padding=8)
+    chart.add_layout(bar, "right")
     points.selected.js_on_change("indices", _event("flfl-map"))
     return chart
 
@@ -151,20 +145,12 @@ def _draw_series(chart: Chart, axis: Axis) -> None:
     chart.patch("x", "y", source=_empty("band", "x", "y"), name="draw-band", line_width=0)
     chart.line("x", "y", source=_empty("line", "x", "y"), name="draw-line", line_width=1.5)
     when = ("at", "@x{%F %H:%M}" if axis.is_time else "@x{0.[000]}")
+    formatters = {"@x": "datetime" if axis.is_time else "numeral"}
     for flag, marker in {"observed": "circle", "recovered": "diamond"}.items():
-        points = _empty(flag, "x", "y", "text")
-        drawn = chart.scatter(
-            "x", "y", source=points, marker=marker, size=4, line_width=0, name=f"draw-{flag}"
-        )
-        chart.add_tools(
-            models.HoverTool(
-                renderers=[drawn],
-                tooltips=[(flag, "@text"), when],
-                formatters={"@x": "datetime" if axis.is_time else "numeral"},
-                mode="mouse",
-                visible=False,
-            )
-        )
+        look = {"marker": marker, "size": 4, "line_width": 0, "name": f"draw-{flag}"}
+        drawn = chart.scatter("x", "y", source=_empty(flag, "x", "y", "text"), **look)
+        tips = {"tooltips": [(flag, "@text"), when], "formatters": formatters, "mode": "mouse"}
+        chart.add_tools(models.HoverTool(renderers=[drawn], visible=False, **tips))
 
 
 def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Chart:
@@ -184,17 +170,13 @@ def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Cha
     every = -(-rows // _MOST_NAMES)
     ticks = [row + 0.5 for row in range(0, rows, every)]
     chart.yaxis.ticker = models.FixedTicker(ticks=ticks)
-    chart.yaxis.major_label_overrides = {
-        tick: models.PlainText(text=_short(names[int(tick)])) for tick in ticks
-    }
+    texts = {tick: models.PlainText(text=_short(names[int(tick)])) for tick in ticks}
+    chart.yaxis.major_label_overrides = texts
     chart.yaxis.major_tick_line_color = None
     chart.grid.visible = False
     chart.add_layout(models.BoxAnnotation(name="heat-window", level="overlay", line_width=1.5))
-    chart.add_layout(
-        models.BoxAnnotation(
-            name="heat-row", level="overlay", fill_alpha=0, line_width=2, line_alpha=1
-        )
-    )
+    row = {"name": "heat-row", "fill_alpha": 0, "line_width": 2, "line_alpha": 1}
+    chart.add_layout(models.BoxAnnotation(level="overlay", **row))
     chart.js_on_event("tap", _event("flfl-heat", "cb_obj.y"))
     return chart
 
@@ -202,9 +184,8 @@ def heat_map(shares: NDArray[np.uint8], axis: Axis, names: Sequence[str]) -> Cha
 def gap_scores(scores: Sequence[GapScore], ways: Sequence[str], unit: str | None) -> Chart:
     """Error on hidden readings by length of their gap, one bar for each way to recover."""
     labels = [_lengths(score) for score in scores]
-    errors = dict(
-        zip(ways, zip(*(score.mae.values() for score in scores), strict=True), strict=True)
-    )
+    columns = zip(*(score.mae.values() for score in scores), strict=True)
+    errors = {way: list(column) for way, column in zip(ways, columns, strict=True)}
     chart = _chart(
         "gaps",
         300,
@@ -212,21 +193,14 @@ def gap_scores(scores: Sequence[GapScore], ways: Sequence[str], unit: str | None
         x_axis_label="length of the gap (slots)",
         y_axis_label=_measured("mean absolute error", unit),
     )
-    source = models.ColumnDataSource(
-        {"gap": labels} | {way: list(row) for way, row in errors.items()}
-    )
+    source = models.ColumnDataSource({"gap": labels} | errors)
     for i, name in enumerate(errors):
         bars = chart.vbar(
             x=dodge("gap", 0.27 * (i - (len(errors) - 1) / 2), range=chart.x_range),
             top=name, source=source, width=0.24, line_width=0, name=f"bars-{i}",
         )  # fmt: skip
-        chart.add_tools(
-            models.HoverTool(
-                renderers=[bars],
-                tooltips=[("gap", "@gap"), (name, f"@{{{name}}}{{0.[000]}}")],
-                visible=False,
-            )
-        )
+        tips = [("gap", "@gap"), (name, f"@{{{name}}}{{0.[000]}}")]
+        chart.add_tools(models.HoverTool(renderers=[bars], tooltips=tips, visible=False))
     chart.y_range.start = 0
     chart.xgrid.visible = False
     return chart
@@ -254,6 +228,5 @@ def _short(name: str) -> str:
 
 def _event(name: str, detail: str = "null") -> models.CustomJS:
     """Bokeh's event as one of the page's own, for the page's script to hear."""
-    return models.CustomJS(
-        code=f"document.dispatchEvent(new CustomEvent({json.dumps(name)}, {{detail: {detail}}}))"
-    )
+    event = f"new CustomEvent({json.dumps(name)}, {{detail: {detail}}})"
+    return models.CustomJS(code=f"document.dispatchEvent({event})")

@@ -16,11 +16,7 @@ from flfl.recovery import Recovery
 from flfl.recovery.selftest import ALONE, SITE, span
 
 Rows = list[tuple[str, ...]]
-WAYS = {
-    "alone": "sensor alone (pchip)",
-    "linear": "sensor alone (linear)",
-    "site": "site alone",
-}
+WAYS = {"alone": "sensor alone (pchip)", "linear": "sensor alone (linear)", "site": "site alone"}
 
 
 def count(number: int, noun: str) -> str:
@@ -170,13 +166,10 @@ def _named(what: str, unit: str | None) -> str:
 def _tiles(result: Recovery, summary: Mapping[str, Any]) -> Rows:
     """Large figures, and what each is."""
     cells = max(summary["sensors"] * summary["slots"], 1)
-    tiles: Rows = [
-        (
-            f"{summary[flag]:,}".replace(",", "\u202f"),
-            f"{flag}, {100 * summary[flag] / cells:.1f} %",
-        )
-        for flag in FLAGS
-    ]
+    tiles: Rows = []
+    for flag in FLAGS:
+        shown = f"{summary[flag]:,}".replace(",", "\u202f")
+        tiles.append((shown, f"{flag}, {100 * summary[flag] / cells:.1f} %"))
     if result.scores:
         ours, *_ = result.scores.values()
         tiles.append((figure(ours["mae"]), "mean absolute error, hidden readings"))

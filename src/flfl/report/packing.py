@@ -34,12 +34,9 @@ _MOST_COLUMNS, _MOST_CELLS = 1000, 500_000
 def pack(values: Array, codes: NDArray[np.uint8], lower: Array, upper: Array) -> dict[str, Any]:
     """Pack tables of slots x sensors; ``codes`` count along ``FLAGS``.
 
-    Returns
-    -------
     ``streams``: ``flags`` (a byte for each cell), ``values`` (cells that are not refused),
     ``below`` and ``above`` (recovered cells: from the value to the ends of its interval), each
-    sensor by sensor, deflated, in base64. ``decimals``: of each sensor; None where its values are
-    no short decimals and travel as float32
+    sensor by sensor, deflated, in base64. ``decimals``: None where values travel as float32.
     """
     decimals = tuple(
         _decimals(column[code == 0], column[code <= 1])
@@ -113,10 +110,8 @@ def _decimals(observed: Array, shown: Array) -> int | None:
 
 
 def _needed_decimals(values: Array) -> int | None:
-    """The decimals with which every value is written, if nine are enough.
-
-    The division is correctly rounded, so it gives back the very number that the text meant; the
-    browser divides alike.
+    """The decimals with which every value is written, if nine are enough; division is correctly
+    rounded, here and in the browser, so it gives back the very number that the text meant.
 
     Examples
     --------
@@ -160,16 +155,9 @@ def _text(data: bytes) -> str:
 def coverage(codes: NDArray[np.uint8], places: Array, step: float) -> NDArray[np.uint8]:
     """The heat map's cells: shares of recovered and refused slots in stretches of equal length.
 
-    Parameters
-    ----------
-    codes : slots x sensors, 0 observed, 1 recovered, 2 refused
-    places : where the slots are on the time axis
-    step : the usual distance between slots
-
-    Returns
-    -------
-    sensors x stretches: ``recovered + 5 * refused``, each share in quarters, rounded up so that a
-    little is never shown as none; `NOTHING` where there is no slot
+    From ``codes`` (slots x sensors: 0 observed, 1 recovered, 2 refused), the slots' places on the
+    time axis and their usual step, to sensors x stretches: ``recovered + 5 * refused``, each share
+    in quarters, rounded up so that a little is never shown as none; `NOTHING` without a slot.
 
     Examples
     --------

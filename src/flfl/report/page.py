@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from flfl.errors import InputError
 from flfl.io.files import write_files
@@ -51,18 +50,9 @@ def write_page(
 ) -> None:
     """Write the page of a run: map, series, heat map, scores, traffic, settings.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file; it appears only when it is complete.
-    result : Recovery
-        What ``recover`` gave for ``table``.
-    table, sensors : Table, Sensors
-        What was read. Without coordinates there is a list in place of the map.
-    settings : mapping
-        The options of the run, shown as they are.
-    title : str
-        The heading; the name of the file that was read where none is given.
+    The file appears only when it is complete. ``result`` is what ``recover`` gave for ``table``;
+    without coordinates there is a list in place of the map; ``settings`` are shown as they are;
+    ``title`` is the heading, by default the name of the file that was read.
     """
     check_report_extra()
     # A page that shows other readings than the run's would be worse than none.
@@ -97,21 +87,15 @@ def _render(result: Recovery, table: Table, sensors: Sensors, content: dict[str,
     if result.by_gap_length:
         drawn["gaps"] = charts.gap_scores(result.by_gap_length, content["methods"], table.unit)
     packed = pack(result.values.to_numpy(), codes, result.lower.to_numpy(), result.upper.to_numpy())
-    is_time = isinstance(table.values.index, pd.DatetimeIndex)
-    data = packed | {
-        "slots": {"runs": runs(places), "isTime": is_time},
-        "sensors": content["sensors"],
-    }
-    page = Environment(
+    slots = {"runs": runs(places), "isTime": axis.is_time}
+    data = packed | {"slots": slots, "sensors": content["sensors"]}
+    pages = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).from_string(_asset("page.html"))
-    return page.render(
+    )
+    return pages.from_string(_asset("page.html")).render(
         content=content,
         data=Markup(inert(json.dumps(data, allow_nan=False))),
-        charts={
-            name: Markup(inert(charts.as_text(chart, f"chart-{name}")))
-            for name, chart in drawn.items()
-        },
+        charts={k: Markup(inert(charts.as_text(v, f"chart-{k}"))) for k, v in drawn.items()},
         # The library's own text has no markup in it that could end the script; ours neither.
         library=Markup(charts.library()),
         scripts=[Markup(_asset(name)) for name in SCRIPTS],

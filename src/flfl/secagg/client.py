@@ -129,10 +129,7 @@ class SecureClient:
     def mask(
         self, asked: Asked, arrays: Sequence[NDArray[np.int64]], *, whole: bool = False
     ) -> bytes:
-        """This site's answer: its numbers under masks.
-
-        ``x + PRG(self) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)`` modulo 2^64.
-        """
+        """``x + PRG(self) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)`` modulo 2^64."""
         ready = self._state
         if not isinstance(ready, _Ready) or asked.number != ready.number:
             raise SecureSumError(f"{self.name}: sum {asked.number} is not expected now")
@@ -149,8 +146,6 @@ class SecureClient:
         sections = {"view": asked.view, "arrays": masked}
         self._state = _Answered(ready.run, ready, asked, whole)
         return self._signed("masked", ready.run, asked.number, sections, asked.label)
-
-    # --- keys --------------------------------------------------------------------------------
 
     def _bundle(self, frame: Frame, state: _Keyed) -> bytes:
         """Take everyone's run keys, as their owners signed them for this run."""
@@ -197,10 +192,7 @@ class SecureClient:
             "vault": sealed(secrets[1], b"".join(seeds), run, number, self.name, "vault"),
             "commitments": [digest("commitment", use, secret) for use, secret in committed],
         }
-        ready = _Ready(run, network, alive, number, pairs, secrets[0], both[self.name])
-        return ready, sections
-
-    # --- one sum -----------------------------------------------------------------------------
+        return _Ready(run, network, alive, number, pairs, secrets[0], both[self.name]), sections
 
     def _ask(self, frame: Frame, ready: _Ready) -> Asked:
         """Check a question's envelope; nothing changes until it is answered."""
@@ -244,10 +236,9 @@ class SecureClient:
             "vaults": [both[1] for name, both in held if name not in survivors],
         }
         pairs = {name: pair.step() for name, pair in ready.pairs.items()}
-        self._state, sections = self._prepared(
-            ready.run, ready.network, survivors, ready.number + 1, pairs
-        )
-        return self._signed("unmask", ready.run, ready.number, shares | sections)
+        run, number = ready.run, ready.number
+        self._state, sections = self._prepared(run, ready.network, survivors, number + 1, pairs)
+        return self._signed("unmask", run, number, shares | sections)
 
     def _check_consents(self, frame: Frame, state: _Answered) -> None:
         """Enough sites have signed that they agree on this list, this one among them."""

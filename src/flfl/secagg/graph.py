@@ -57,9 +57,8 @@ def degree_for(n_sites: int, threshold: int) -> tuple[int, int]:
 
 
 def neighbours(names: Sequence[str], seed: bytes, degree: int) -> Mapping[str, tuple[str, ...]]:
-    """Each site's neighbours, sorted: a Harary graph over a permutation drawn from the seed, which
-    is the hash of all run keys. The order on the ring is that of SHA-256(seed, name): nobody who
-    cannot choose the hash can choose its neighbours.
+    """Each site's neighbours, sorted: a Harary graph in the order of SHA-256(seed, name). The seed
+    is the hash of all run keys, so nobody can choose its neighbours.
 
     Examples
     --------
@@ -101,7 +100,6 @@ class Network:
         return cls(present, hashed, threshold, near, holders)
 
     def view(self, number: int, members: bytes, question: bytes) -> bytes:
-        """The hash of all that a site was told about a sum: run, number, who is in, the question.
-        Masks are made from it: sites that were told different things do not cancel each other, so
-        a coordinator gains nothing by telling them so."""
+        """The hash of all that a site was told about a sum. Masks are made from it: those of sites
+        that were told different things do not cancel, so a coordinator gains nothing by it."""
         return digest("view", self.digest, number, members, hashlib.sha256(question).digest())

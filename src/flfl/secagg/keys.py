@@ -181,8 +181,7 @@ class Pair:
 def agree(private: tuple[X25519PrivateKey, ...], public: bytes, salt: bytes, *about: str) -> Pair:
     """The first keys of a pair, from one's own run keys and the other's public ones (64 bytes): of
     each site one for masks, one for shares. ``about`` is the same at both ends."""
-    roots = []
-    uses = (("masks", private[0], public[:32]), ("shares", private[1], public[32:]))
+    roots, uses = [], (("masks", private[0], public[:32]), ("shares", private[1], public[32:]))
     for use, mine, theirs in uses:
         try:
             secret = mine.exchange(X25519PublicKey.from_public_bytes(theirs))

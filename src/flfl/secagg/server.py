@@ -84,11 +84,9 @@ class SecureServer:
     """
 
     def __init__(self, roster: Roster, run: str) -> None:
-        self.phase = "new"
-        self.sites = roster.names
+        self.phase, self.sites = "new", roster.names
         self._roster, self._run, self._number = roster, run, 0
-        self._waiting: set[str] = set()
-        self._got: dict[str, Any] = {}
+        self._waiting, self._got = set[str](), dict[str, Any]()
         # Before the first sum nobody is in the run, and there is nothing to add up.
         self._network = Network((), b"", 0, {}, {})
         self._sum = _Sum((), {}, b"", "", False)
@@ -236,13 +234,8 @@ class SecureServer:
         return outcome or []
 
     def _opened(self, sum_: _Sum) -> Outcome:
-        """Subtract every mask that is left in the total.
-
-        ``total - sum_{u in survivors} PRG(self_u) -+ sum_{d dropped} sum_{u} PRG(s_ud)``
-
-        Every secret is checked against its owner's commitment: a wrong share or vault is an error
-        that names the site, never a wrong sum.
-        """
+        """``total - sum_{u in survivors} PRG(self_u) -+ sum_{d dropped} sum_{u} PRG(s_ud)``, with
+        every secret checked against its owner's commitment."""
         assert sum_.total is not None
         seeds: list[tuple[bytes, int]] = []
         for name in sum_.survivors:

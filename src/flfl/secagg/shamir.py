@@ -52,9 +52,7 @@ def split(
 
 @lru_cache(maxsize=1024)
 def weights_at_zero(points: tuple[int, ...]) -> list[int]:
-    """Lagrange's weights: ``f(0) = sum_j weights[j] f(points[j])`` modulo the prime.
-
-    ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``.
+    """Lagrange's weights of the values for f(0): ``weights[j] = prod_{m != j} x_m / (x_m - x_j)``.
 
     Examples
     --------

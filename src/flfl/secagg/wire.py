@@ -1,11 +1,8 @@
 """The byte form of the secure sum's messages.
 
-A message is :mod:`flfl.codec` under a version and a check. A site's message carries its Ed25519
-signature over the message and the roster. A coordinator's message carries none: whatever a lying
-coordinator could send is refused by what the site checks.
-
-A message that was cut, extended or changed in a bit is refused before anything of it is used; so is
-a site's message that was made for another roster or signed by somebody else.
+A message is :mod:`flfl.codec` under a version and a check; a site's carries its Ed25519 signature
+over message and roster, a coordinator's none: sites check all that a lying one could send. What was
+changed in a bit, made for another roster or signed by somebody else is refused before it is used.
 """
 
 from __future__ import annotations
@@ -68,8 +65,7 @@ def encode(frame: Frame, identity: Identity | None = None, roster: Roster | None
 
 
 def decode(data: bytes, roster: Roster | None = None) -> Frame:
-    """A message of the right form; with a roster, one that the site it names has signed. Anything
-    else is refused."""
+    """A message of the right form and, with a roster, signed by the site it names; or an error."""
     try:
         signature, body = unwrap(FORM, VERSION, data)
         kind, run, number, site, label, sections = unpack(body)

@@ -22,8 +22,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Guess:
-    """What an attack reads: ``value`` (M, N), NaN where it reads nothing; its guess of a reading in
-    the network's units is ``base + value``."""
+    """``value`` (M, N), NaN where nothing is read; ``base + value`` guesses the readings."""
 
     value: Array
     base: Array
@@ -84,10 +83,8 @@ def _chunks(heard: Channel, L: Array, noise: Array) -> Iterator[tuple[slice, Arr
 
 
 def states(heard: Channel, L: Array, noise: Array, dynamics: Dynamics) -> Array:
-    """Posterior mean of states x_t (N, d) where copies are ``L x + noise``, L (M, d).
-
-    ``noise`` (M, N) is the variance of what they leave open of each copy, 0 where there is none.
-    """
+    """Posterior mean of states x_t (N, d) where copies are ``L x`` with L (M, d), plus noise of
+    variance ``noise`` (M, N), 0 where there is no copy."""
     (N, _), d = heard.z.shape, L.shape[1]
     information, vector = np.empty((N, d, d)), np.empty((N, d))
     for at, F, R in _chunks(heard, L, noise):
@@ -98,11 +95,9 @@ def states(heard: Channel, L: Array, noise: Array, dynamics: Dynamics) -> Array:
 
 
 def left_over(heard: Channel, L: Array, noise: Array, x: Array) -> tuple[Array, Array]:
-    """What the states leave open: ``B R^-1 (z - F x)`` and ``diag(B R^-1 B')``, (M, N) each.
-
-    The first, times the variance of any part of a copy's noise, is the posterior mean of that part;
-    the second is the part of that variance that is read.
-    """
+    """What the states leave open: ``B R^-1 (z - F x)``, which times the variance of a part of a
+    copy's noise is that part's posterior mean, and ``diag(B R^-1 B')``, the share of that variance
+    that is read, (M, N) each."""
     score, gain = np.zeros(heard.known.shape), np.zeros(heard.known.shape)
     for at, F, R in _chunks(heard, L, noise):
         e = heard.z[at] - (F @ x[at, :, None])[:, :, 0]

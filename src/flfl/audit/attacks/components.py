@@ -35,10 +35,8 @@ def run(case: Case, copies: bool) -> Guess:
 
 
 def components(X: Array, seed: int = 0) -> Array:
-    """Independent components (N, n) of whitened columns, found from their changes in time.
-
-    Changes are less Gaussian than the columns, so components are easier to tell apart.
-    """
+    """Independent components (N, n) of whitened columns, found from their changes in time, which
+    are less Gaussian."""
     if X.shape[1] < 2:
         return X
     changes = np.diff(X, axis=0, prepend=X[:1])

@@ -26,10 +26,8 @@ from flfl.protocol.session import Ask, Replies
 
 @dataclass
 class Recorder:
-    """A witness that keeps the plain uploads of the first rounds, up to the first step back.
-
-    ``uploads`` holds, for each turn (site, number of the sensor there), the step and Q (N, k) as
-    sent and the gradient G (N, k) that came back, round by round.
+    """A witness that keeps the plain uploads of the first rounds, up to the first step back: for
+    each turn (site, sensor there), step and Q (N, k) as sent and the gradient G (N, k), by round.
     """
 
     rounds: int = 6
@@ -51,9 +49,7 @@ class Recorder:
 
 
 def rank_one(G: Array, Q: Array, ridge: float) -> tuple[Array, Array]:
-    """Direction u (k,) and v (n,) with ``-(G - 2 lambda Q)/2 = v u^T``, for n uploaded rows.
-
-    The sign is that of the public start: ``sum(u) >= 0``.
+    """Direction u (k,), ``sum(u) >= 0`` as at the start, v (n,): ``-(G - 2 lambda Q)/2 = v u^T``.
 
     Examples
     --------
@@ -69,10 +65,8 @@ def rank_one(G: Array, Q: Array, ridge: float) -> tuple[Array, Array]:
 
 
 def scale_of(u: Array, u_next: Array, shrink: float, push: Array) -> float:
-    """``s^2`` from ``s s' u' = s^2 shrink u + push``, k equations in ``s s'`` and ``s^2``.
-
-    ``shrink = 1 - 2 eta lambda n``, ``push = 2 eta sum_j q_j v_j`` (k,).
-    """
+    """``s^2`` from k equations ``s s' u' = s^2 shrink u + push`` in ``s s'`` and ``s^2``, with
+    ``shrink = 1 - 2 eta lambda n`` and ``push = 2 eta sum_j q_j v_j`` (k,)."""
     A = np.column_stack([u_next, -shrink * u])
     return float(np.linalg.lstsq(A, push, rcond=None)[0][1])
 
@@ -85,10 +79,8 @@ def solve_readings(known: Array, terms: Array) -> Array:
 
 
 def invert(seen: Recorder, weights: Weights) -> Array:
-    """Readings (sensors in the order of the turns, N), standardised; NaN where none was uploaded.
-
-    It takes four rounds or more: p follows from two, and w from two more.
-    """
+    """Readings (sensors in the order of the turns, N), standardised, NaN where none was uploaded;
+    from four rounds or more: p follows from two, and w from two more."""
     turns, ridge = list(seen.uploads.values()), weights.ridge
     R = min(map(len, turns)) - 1
     observed = np.array([(turn[0][2] != 0).any(axis=1) for turn in turns])
@@ -119,10 +111,8 @@ def invert(seen: Recorder, weights: Weights) -> Array:
 
 
 def score(estimate: Array, truth: Array) -> dict[str, float]:
-    """Shares within 1 % of a standard deviation, and relative error, of (M, N), NaN = unknown.
-
-    ``guessing`` is the share that the sensor's mean, zero in these units, has within 1 %.
-    """
+    """Shares within 1 % of a standard deviation, and relative error, of (M, N), NaN = unknown;
+    ``guessing`` is the share for the sensor's mean, zero in these units."""
     both = ~np.isnan(estimate) & ~np.isnan(truth)
     miss, size = (estimate - truth)[both], truth[both]
     return {
