@@ -341,11 +341,10 @@ def read_coordinates(
             if len(bad):
                 i, name = int(bad[0]), columns.names[column]
                 wrong = f"{name} {values[i]:g}, outside {low:g} to {high:g}"
-                wrong = (
-                    f"the sensor {ids[i]!r} has {f'no {name}' if np.isnan(values[i]) else wrong}"
-                )
+                wrong = f"no {name}" if np.isnan(values[i]) else wrong
                 remedy = "Correct it; degrees go in latitude and longitude, metres in x and y"
-                raise columns.error(wrong, remedy, rows[i], column=column)
+                problem = f"the sensor {ids[i]!r} has {wrong}"
+                raise columns.error(problem, remedy, rows[i], column=column)
         return table, kind
     return None, None
 
@@ -374,10 +373,8 @@ def _repeats(
         night = (times.day_of_week == 6) & (times.hour <= 3)
         if (night & times.month.isin([3, 4, 9, 10, 11])).all():
             remedy = "This looks like the hour that local clocks repeat when daylight saving ends: "
-            remedy += (
-                "write times in UTC or with their offset (2024-10-27T02:00:00+02:00), name the "
-            )
-            remedy += "zone with time_zone, or choose duplicates=mean or duplicates=first"
+            remedy += "write times in UTC or with their offset (2024-10-27T02:00:00+02:00), name "
+            remedy += "the zone with time_zone, or choose duplicates=mean or duplicates=first"
     whose = f" for the sensor {sensors[rows[0]]!r}" if sensors else ""
     more = f" ({cases} such cases)" if (cases := int((counts > 1).sum())) > 1 else ""
     problem = f"the time {given.texts[code[rows[0]]]!r} appears more than once{whose}{more}"
@@ -405,11 +402,9 @@ def _table(
     grid, times, absent = axis.grid, axis.times.texts, axis.absent
     count = "1 sensor" if len(ids) == 1 else f"{len(ids)} sensors"
     pace = f"{grid.name} slots" if grid.regular else "slots"
-    what = (
-        f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace} from {times[0]}"
-    )
+    what = f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace}"
     missing = f"{100 * float(gaps.mean()):.1f} % of the cells are missing"
-    told = [f"{what} to {times[-1]}; {missing}.", *notes]
+    told = [f"{what} from {times[0]} to {times[-1]}; {missing}.", *notes]
     zone = axis.times.zone
     if zone is not None:
         carry = f"carry offsets ({zone})" if zone[0] in "+-U" else f"are in {zone}"

@@ -119,20 +119,15 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     if not isinstance(readings, pd.DataFrame):
         array = np.asarray(readings)
         if array.ndim != 2:
-            problem, remedy = (
-                f"the array has {array.ndim} dimensions, not 2",
-                "Give time x sensor, or ",
-            )
-            raise InputError(problem, where="readings", remedy=remedy + "a DataFrame")
+            problem = f"the array has {array.ndim} dimensions, not 2"
+            remedy = "Give time x sensor, or a DataFrame"
+            raise InputError(problem, where="readings", remedy=remedy)
         readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
     frame = with_time_index(readings)
     index = frame.index
     if isinstance(index, pd.MultiIndex):
-        problem, remedy = (
-            "the index has several levels",
-            "Give one row a time and one column a sensor",
-        )
-        raise InputError(problem, where=label, remedy=remedy)
+        remedy = "Give one row a time and one column a sensor"
+        raise InputError("the index has several levels", where=label, remedy=remedy)
     if isinstance(index, pd.PeriodIndex):
         index = pd.DatetimeIndex(index.to_timestamp())
     elif isinstance(index, pd.TimedeltaIndex):

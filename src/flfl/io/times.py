@@ -224,10 +224,8 @@ def in_zone(times: Times, name: str, refuse: Refuse) -> Times:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        problem, remedy = (
-            f"there is no time zone {name!r}",
-            "Give a name such as Europe/Berlin or UTC",
-        )
+        problem = f"there is no time zone {name!r}"
+        remedy = "Give a name such as Europe/Berlin or UTC"
         raise InputError(problem, where="time_zone", remedy=remedy) from None
     early, late = (
         wall.tz_localize(zone, ambiguous=np.full(len(wall), summer), nonexistent="NaT")
