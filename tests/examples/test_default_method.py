@@ -41,9 +41,9 @@ def package(network):
     y, J, places = network
     calls, finish = [], estimate.finish
 
-    def recorded(Y, used, shared, fit, steps=None):
-        curve, fitted = finish(Y, used, shared, fit, steps)
-        if not len(fit.a) and steps is None:
+    def recorded(Y, used, shared, start, steps=None):
+        curve, fitted = finish(Y, used, shared, start, steps)
+        if start is False:
             calls.append((used, curve.mean))
         return curve, fitted
 
