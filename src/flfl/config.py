@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, cast, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -33,9 +33,6 @@ class Settings(BaseModel):
     """Settings that are checked when they are made, and never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    gone: ClassVar[Mapping[str, str]] = {}
-    """Keys of earlier versions, and what replaces each."""
 
     @classmethod
     def check(
@@ -79,8 +76,6 @@ def _complaint(model: type[Settings], error: ValidationError, where: str) -> Inp
     keys, owner = _place(model, first["loc"])
     place = ": ".join(part for part in (where, ".".join(keys)) if part)
     if first["type"] == "extra_forbidden":
-        if keys[-1] in owner.gone:
-            return InputError("this setting is gone", where=place, remedy=owner.gone[keys[-1]])
         known = list(owner.model_fields)
         return InputError("there is no such setting", where=place, remedy=nearest(keys[-1], known))
     if first["type"] == "missing":
@@ -130,22 +125,8 @@ def _parameters(kind: type) -> type[Settings]:
     return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
-_ADDED = "Use added_error, the noise in the copies that leave (1 by default, 0 for none)"
-_REPORTED = "Use added_error; the result reports the epsilon that it means, as guarantee"
-
-
 class MethodSettings(Settings):
     """The default method's settings; :class:`flfl.FLFL` says what each means."""
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "max_exposure": _ADDED,
-        "blur": _ADDED,
-        "collusion": "Leave it out: noisy copies hold against any coalition; see added_error",
-        "epsilon": _REPORTED,
-        "delta": _REPORTED,
-        "projection": "Leave it out; share says how many numbers are released for a reading",
-        "account": "Leave it out: a reading has one copy for ever, so further runs tell no more",
-    }
 
     added_error: NotNegative | str = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -173,14 +154,6 @@ def _beside(path: Path, info: ValidationInfo) -> Path:
 FilePath = Annotated[Path, Strict(False), AfterValidator(_beside)]
 Seconds = Annotated[float, Field(gt=0)]
 Range = Annotated[tuple[float, float], Strict(False)]
-_NOISE = (
-    "Remove it. Each owner's own noise protects it now: added_error in a site's [terms] is the"
-    " owner's floor, in the coordinator's [run] the network's wish"
-)
-_OLD_PRIVACY = {
-    **dict.fromkeys(("max_exposure", "projection", "collusion", "blur", "epsilon"), _NOISE),
-    **dict.fromkeys(("delta", "bounds", "sensors", "learned", "account"), _NOISE),
-}
 
 
 class TomlTable(Settings):
@@ -192,11 +165,6 @@ class TomlTable(Settings):
 class BrokerSettings(TomlTable):
     """Where the broker is. Without ``plaintext = true`` the three files are needed. ``piece`` is
     the most bytes of a packet, ``largest`` of a message."""
-
-    gone = {
-        "protocol": "Remove it: MQTT 3.1.1 is used, which every broker understands",
-        "compress": "Remove it: masked numbers cannot be compressed",
-    }
 
     host: str
     port: Annotated[int, Field(ge=1, le=65535)] = 8883
@@ -240,15 +208,6 @@ class RunSettings(TomlTable):
     """How a run is done, and how often (``every`` so many seconds; 0: once). ``added_error`` is the
     network's wish above each owner's own floor; :class:`flfl.FLFL` says what the others mean."""
 
-    gone = {
-        **_OLD_PRIVACY,
-        **dict.fromkeys(
-            ("effort", "coverage"),
-            "Remove it, and give it in [out] of each site: an owner finishes at home, as it likes",
-        ),
-        "seed": "Remove it. Each site draws from its own secret",
-    }
-
     added_error: Annotated[float, Field(ge=0)] = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     rank: Count = 20
@@ -279,8 +238,6 @@ class SiteList(TomlTable):
 
 class ReportSettings(TomlTable):
     """Logs (JSON lines, to stderr without a file) and metrics (for Prometheus; off by default)."""
-
-    gone = {"metrics_file": "Remove it, and give metrics_port"}
 
     log: FilePath | None = None
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -339,8 +296,6 @@ class Terms(TomlTable):
     or a text such as ``"2 ug/m3"``. 0 means that the coordinator is trusted.
     """
 
-    gone = _OLD_PRIVACY
-
     added_error: Annotated[float, Field(ge=0)] | str = 1.0
     secure: bool = True
 
@@ -352,10 +307,6 @@ class SiteSettings(TomlTable):
     in several networks have one such folder: a reading has one copy. ``again`` is after how many
     seconds without a message a site says that it waits.
     """
-
-    gone = {
-        "flower": "Remove it. Give the SuperNode this file: --node-config 'site=\"/path/of/it\"'"
-    }
 
     network: str
     name: str

@@ -71,11 +71,10 @@ class Method:
         known = [name for name in model.get_params() if name not in self.fixed]
         for option in options:
             if option not in known:
-                gone = {} if self.build.settings is None else self.build.settings.gone
                 choice = f"Its options are {', '.join(known)}" if known else "Leave it out"
                 raise InputError(
                     f"the method {self.name} has no option {option}",
-                    remedy=gone.get(option, choice),
+                    remedy=choice,
                 )
         if "random_state" in known:
             options.setdefault("random_state", int(seed))

@@ -135,7 +135,7 @@ def test_each_sensor_may_be_its_own_owner(network):
     assert result.sites == table.sensor_ids
 
 
-def test_options_that_are_gone_say_what_replaces_them(network):
+def test_an_option_that_the_method_has_not_is_refused(network):
     with pytest.raises(InputError, match="no option max_exposure"):
         recover(*network, options={"max_exposure": 0.5})
 

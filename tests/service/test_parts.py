@@ -82,8 +82,6 @@ class TestSettings:
             ("plaintext = true", "", "TLS needs authority, certificate and key.*plaintext"),
             ("plaintext = true", "plaintext = true\npiece = 0", r"broker\.piece: 0"),
             ("plaintext = true", "plaintext = true\nport = 70000", r"broker\.port: 70000"),
-            ("plaintext = true", "plaintext = true\nprotocol = 5", r"protocol.*gone.*3\.1\.1"),
-            ("plaintext = true", "plaintext = true\ncompress = true", "compress.*gone"),
             ('[out]\nfile = "filled.csv"', "", "out.*missing"),
             ('file = "filled.csv"', "", r"out\.file.*missing"),
             ('file = "north.csv"', "", "one of file, folder and query"),
@@ -91,9 +89,7 @@ class TestSettings:
             ('name = "north"', "name = ", "not TOML"),
             ('name = "north"', 'name = "coordinator"', "no site may be called"),
             ('name = "north"', 'name = "north"\nagain = 0', "again: 0"),
-            ("[readings]", "[terms]\nmax_exposure = 0.5\n[readings]", "gone.*added_error"),
             ("[readings]", "[terms]\nadded_error = true\n[readings]", r"terms\.added_error: True"),
-            ("[readings]", '[flower]\nsocket = "x"\n[readings]', "gone.*--node-config"),
         ],
     )
     def test_a_mistake_is_named(self, tmp_path, old, new, words):
@@ -110,7 +106,6 @@ class TestSettings:
             ("[run]", "share = 0.0", r"run\.share: 0"),
             ("[run]", "rounds = 0", r"run\.rounds: 0"),
             ("[run]", 'transformation = "tan"', r"run\.transformation: 'tan'"),
-            ("[run]", 'effort = "quick"', r"run\.effort.*gone.*\[out\]"),
         ],
     )
     def test_a_mistake_of_the_coordinator_is_named(self, tmp_path, section, line, words):

@@ -41,26 +41,14 @@ def hide(
 ) -> Mask:
     """Hide known entries until the share ``rate`` of them is kept.
 
-    Parameters
-    ----------
-    known : bool array, sensors x slots
-        Which entries hold a reading. Gaps are never part of the result.
-    rate : float
-        Share of the known entries to keep, above 0 and at most 1.
-    pattern : {"random", "block", "outage"}
-        ``random``: one by one, the count is exact. ``block``: contiguous runs of ``block_length``
-        slots of one sensor. ``outage``: runs of 4 % of all slots, each of a whole sensor or, for
-        a third of them when ``regions`` are given, of a whole region at once.
-    rng : numpy.random.Generator
-    block_length : int
-    regions : sequence, optional
-        The region of each sensor.
+    ``known`` (sensors x slots) says which entries hold a reading; gaps are never part of the
+    result, which says the same of those that are kept. ``pattern`` is ``"random"``: one by one, the
+    count is exact; ``"block"``: contiguous runs of ``block_length`` slots of one sensor;
+    ``"outage"``: runs of 4 % of all slots, each of a whole sensor or, for a third of them when
+    ``regions`` (one per sensor) are given, of a whole region at once.
 
-    Returns
-    -------
-    bool array, sensors x slots
-        The entries that are kept, within one run of ``rate``. Every sensor keeps a reading as long
-        as there are enough to keep. Refused when runs of this length cannot hide that many.
+    The share is met within one run. Every sensor keeps a reading as long as there are enough to
+    keep. Refused when runs of this length cannot hide that many.
 
     Examples
     --------

@@ -30,21 +30,10 @@ def synthesize(
 ) -> tuple[Table, Sensors]:
     """Make a network: smooth fields in space, moving slowly in time, with a daily cycle.
 
-    Readings are positive, to one decimal, around 50. Half of the gaps are scattered, half come in
-    runs of up to 24 slots.
-
-    Parameters
-    ----------
-    sensors, slots : int
-    rank : int
-        Number of factors; the first carries the daily cycle.
-    noise : float
-        Standard deviation of what no factor explains, in the units of the readings.
-    missing : float
-        Share of the cells that are gaps, from 0 to below 1.
-    rng : numpy.random.Generator
-    start, step : str
-        As pandas understands them.
+    Readings are positive, to one decimal, around 50. There are ``rank`` factors, of which the first
+    carries the daily cycle; ``noise`` is the standard deviation of what no factor explains, in the
+    units of the readings. The share ``missing`` of the cells are gaps, half of them scattered, half
+    in runs of up to 24 slots. ``start`` and ``step`` are as pandas understands them.
 
     Examples
     --------

@@ -54,21 +54,15 @@ _MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
 class Rules(Settings):
     """How a file of readings is to be read, where there is a choice.
 
-    Attributes
-    ----------
-    layout, time_column, sensor_column, value_column
-        Wide: a time column and one for each sensor. Long: time, sensor, value. By default columns
-        are recognised by common names, and the time is else the first one.
-    sentinels, missing_words
-        Numbers, and texts in any case such as ``--``, that stand for a missing reading.
-    duplicates, complete_grid
-        Refuse several readings of one sensor at one time, average them, or keep the first known;
-        insert the rows that are absent from a regular time grid.
-    parameter
-        Which quantity of several: a word of the column ``parameter``, or a NetCDF variable.
-    date_order, decimal, time_zone
-        How to read 01/02/2024 and 1,234, by default only where another cell of the file tells; and
-        the zone of times that carry no offset, such as Europe/Berlin, then held in UTC.
+    ``layout``: wide, with a time column and one for each sensor, or long, with time, sensor and
+    value; by default columns are recognised by common names, and the time is else the first one.
+    ``sentinels`` are numbers, ``missing_words`` texts in any case such as ``--``, that stand for a
+    missing reading. ``duplicates``: refuse several readings of one sensor at one time, average
+    them, or keep the first known. ``complete_grid`` inserts the rows that are absent from a regular
+    time grid. ``parameter`` says which quantity of several: a word of the column ``parameter``, or
+    a NetCDF variable. ``date_order`` and ``decimal`` say how to read 01/02/2024 and 1,234, by
+    default only where another cell of the file tells; ``time_zone`` is the zone of times that carry
+    no offset, such as Europe/Berlin, then held in UTC.
     """
 
     layout: Literal["auto", "wide", "long"] = "auto"

@@ -35,19 +35,12 @@ class LongColumn:
 class Source:
     """Where a table came from, with the file's own strings and all that it takes to write it again.
 
-    Attributes
-    ----------
-    time_column, time_texts
-        The name of the times, and the time of every slot as the file writes it.
-    zone
-        Of the file's times: ``UTC``, ``Europe/Berlin``, ``+02:00``, ``+01:00/+02:00`` when it
-        changes, None when it gives none.
-    texts
-        Each sensor's cells as written, one a slot, without meaning where no reading is known.
-    columns, by_sensor
-        The columns of a long file that can be written again, and whether sensor follows sensor.
-    form
-        What the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
+    ``time_column`` and ``time_texts`` are the name of the times, and the time of every slot as the
+    file writes it; ``zone`` is that of the times: ``UTC``, ``Europe/Berlin``, ``+02:00``,
+    ``+01:00/+02:00`` when it changes, None when the file gives none. ``texts`` are each sensor's
+    cells as written, one per slot, without meaning where no reading is known. ``columns`` are those
+    of a long file that can be written again, ``by_sensor`` whether sensor follows sensor. ``form``
+    is what the format needs to write such a file again: a Parquet schema, a NetCDF skeleton.
     """
 
     path: Path
@@ -67,17 +60,11 @@ class Source:
 class Table:
     """Readings on a time axis.
 
-    Attributes
-    ----------
-    values
-        Time x sensor, NaN = missing, sensors in file order, the index sorted: times (UTC where the
-        file gives offsets) or numbers.
-    source, notes
-        None when it did not come from a file; what was understood, in plain sentences.
-    order
-        Slots in the order of the rows that were given, where that differs from time order.
-    units, coordinates, coordinate_kind
-        Of every sensor, as far as the file of readings itself tells them.
+    ``values`` is time x sensor, NaN = missing, sensors in file order, the index sorted: times (UTC
+    where the file gives offsets) or numbers. ``source`` is None when it did not come from a file;
+    ``notes`` say what was understood, in plain sentences. ``order`` has the slots in the order of
+    the rows that were given, where that differs from time order. ``units``, ``coordinates`` and
+    ``coordinate_kind`` are those of every sensor, as far as the file of readings itself tells them.
     """
 
     values: pd.DataFrame

@@ -92,19 +92,12 @@ def write_result(
 
     The filled table has the layout of its source, else wide. In CSV observed cells keep their text,
     recovered ones have up to two decimals more than the sensor's observed ones, refused ones (NaN)
-    are empty. The flags are one row a cell: time, sensor, value, flag, lower, upper and, with
-    ``provenance``, method, reason and run. NetCDF holds all in one file.
+    are empty. The flags have one row per cell: time, sensor, value, flag, lower, upper and, with
+    ``provenance``, method, reason and run. NetCDF holds all in one file, with the places of
+    ``sensors``.
 
-    Parameters
-    ----------
-    filled_path, flags_path : str or Path or None
-        The suffix picks the format.
-    table : Table
-    values, lower, upper : time x sensor
-        Observed cells of ``values`` must be equal to the table's; they have no interval.
-    provenance : Provenance, optional
-    sensors : Sensors, optional
-        Where the sensors stand, for NetCDF.
+    The suffix of a path picks the format. ``values``, ``lower`` and ``upper`` are time x sensor;
+    observed cells of ``values`` must be equal to the table's and have no interval.
     """
     check_outputs(filled_path, flags_path, [] if table.source is None else [table.source.path])
     filled, known = np.asarray(values, dtype=np.float64), table.known

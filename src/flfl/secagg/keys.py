@@ -81,16 +81,10 @@ class Identity:
 class Roster:
     """The sites of a federation with their public keys; every party has the same one.
 
-    Parameters
-    ----------
-    keys : Mapping
-        Ed25519 public key (32 bytes) of each site, by name.
-    threshold : int
-        How many sites must be left for a sum to be opened; default two thirds and one. With fewer
-        than ``2 * threshold - n`` lying sites, whatever a coordinator tells different sites, they
-        never reveal both kinds of share of one.
-    min_sites : int
-        The fewest sites that a sum may cover, three or more.
+    ``keys`` has the Ed25519 public key (32 bytes) of each site, by name. ``threshold`` sites must
+    be left for a sum to be opened (default two thirds and one): with fewer than ``2 * threshold -
+    n`` lying sites, whatever a coordinator tells different sites, they never reveal both kinds of
+    share of one. A sum covers at least ``min_sites``, three or more.
 
     Sites check signatures against this list, so the coordinator cannot add a site or change a key.
     ``digest`` covers all of it; parties whose lists differ refuse each other's messages.

@@ -111,8 +111,6 @@ class CoordinatorService:
         self._told, self._said = 0.0, dict[str, Any]()
         self.metrics = Metrics(self.settings.report, COORDINATOR, self._figures)
 
-    # --- the service -------------------------------------------------------------------------
-
     def serve(self) -> int:
         """Run once, or again and again; returns 0 when the last run went well."""
         try:
@@ -202,8 +200,6 @@ class CoordinatorService:
         ):
             self.state = replace(state, done=state.done | {site})
 
-    # --- before a run ------------------------------------------------------------------------
-
     def _saved(self) -> dict[str, Any]:
         before = load(self.settings.state / STATE)
         return {"number": 0, "run": "", "finished": ""} if before is None else dict(before)
@@ -269,8 +265,6 @@ class CoordinatorService:
         same = before.plan == agreement.plan
         return network_from_arrays(arrays, agreement.plan) if grown and same else None
 
-    # --- a run -------------------------------------------------------------------------------
-
     def _begin(self, agreement: Agreement) -> Running:
         traffic, roster = Traffic(), self.setup.roster
         self.problem, self._round = "", 0
@@ -326,8 +320,6 @@ class CoordinatorService:
         if not why:
             self._save(finished=run)
             _LOG.info("run %s is done", run, extra={"facts": {"aside": aside}})
-
-    # --- telling -----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Who is here, what is done, what is wrong: without a reading."""

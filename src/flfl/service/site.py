@@ -88,8 +88,6 @@ class SiteService:
         self.state: State = Waiting()
         self._resume()
 
-    # --- the service -------------------------------------------------------------------------
-
     def serve(self, once: bool = False) -> int:
         """Take part in runs until stopped; with ``once``, until one is done. Returns how many."""
         with closing(Metrics(self.settings.report, self.settings.name, self._figures)):
@@ -172,8 +170,6 @@ class SiteService:
             self._said = said
             self.link.say(**said)
 
-    # --- before a run ------------------------------------------------------------------------
-
     def _called(self, message: Message) -> State:
         """The coordinator asks who can take part: read the source, say yes or why not."""
         call, path = str(message.about.get("call", "")), self.settings.state / CALLED
@@ -202,8 +198,6 @@ class SiteService:
         called = load(self.settings.state / CALLED)
         wanted = called is not None and called.pop("call") == agreement.call
         return Snapshot(**called) if wanted else None
-
-    # --- a run -------------------------------------------------------------------------------
 
     def _resume(self) -> None:
         """Go on with the run that an earlier process was in."""
@@ -307,8 +301,6 @@ class SiteService:
 
         write_tables(self.settings.out, taken, agreement.grid, result)
         save_bytes(self._folder(agreement.run) / WRITTEN, b"")
-
-    # --- the end of a run --------------------------------------------------------------------
 
     def _ended(self, message: Message) -> State:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
