@@ -52,11 +52,12 @@ class _Worker:
 
     def give(self, number: int, job: Job) -> bool:
         """Whether the worker got the job: it may have died while it waited."""
+        since = time.monotonic()
         try:
             self.connection.send_bytes(json.dumps(job).encode())
         except OSError:
             return False
-        self.job, self.since = number, time.monotonic()
+        self.job, self.since = number, since
         return True
 
     @property
