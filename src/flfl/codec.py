@@ -63,7 +63,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def wrap(form: bytes, version: int, value: Any) -> bytes:
-    """The byte form of a value under four letters, a version and a CRC-32 against accidents.
+    """The byte form of a value under a four-byte mark, a version and a CRC-32 against accidents.
 
     Examples
     --------

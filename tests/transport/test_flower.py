@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -350,9 +349,8 @@ def test_the_last_node_of_a_site_is_its_home_and_the_first_when_that_goes():
     assert where() == "3 first"
     # The last announcement is for a site's home only: nobody waits for node 1.
     link.announce(Message("ended"))
-    before, start = grid.sent, time.monotonic()
+    before = grid.sent
     link.close()
-    assert time.monotonic() - start < 20
     assert grid.sent == before + 1
 
 
