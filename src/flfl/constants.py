@@ -157,6 +157,23 @@ counts for so many spreads at the most."""
 HALF_HOURS = 48
 """Length of one half when held-out readings are judged by weights from the other half."""
 
+CHOICE_DOUBT, CHOICE_RUNS = (1.5, 3.0), 4.0
+"""Standard errors of a gain from which on a better estimate is used at all, and wholly; runs of
+hidden readings that are added to an owner's own when chance is estimated. These and the next were
+chosen on random tables of every kind, and on D3 (blocks, one sensor an owner), germany_pm10
+(outages) and california_pm25, seed 1."""
+CHOICE_CLASS, CHOICE_SENSOR = 60.0, 40.0
+"""Held-out readings that weigh as much as the owner's share for a class of distance, and as the
+class's for a sensor."""
+CHOICE_ERRORS, CHOICE_WHOLE = 1.0, (0.25, 0.75)
+"""Standard errors that a sensor's share may be too low by chance; shares below which a better
+estimate is left out, and above which it is all."""
+MARGIN_PARTS = 10
+"""Parts of a sensor's history, of which one may go beyond the rest: the margin of what is
+plausible."""
+NEAR_ZERO = 0.02
+"""Readings whose least is so small a share of the largest come close to zero."""
+
 SNAP_WIDTHS, SNAP_RMSE = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), 1.001
 """How near to a multiple of the resolution a value is moved there; how far the RMSE may rise."""
 RESOLUTION_STEPS = (10.0, 5.0, 1.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
@@ -165,6 +182,8 @@ RESOLUTION_SHARE = 0.98
 
 QUANTILE_LEAST = 150
 """Held-out readings that a quantile needs; a class of distance with fewer borrows."""
+SCALE_STRENGTH = 3.0
+"""Held-out readings that weigh as much as the belief that all features of a scale matter alike."""
 QUANTILE_UNKNOWN = 3.0
 """Mean deviations to either side where too few errors tell of a quantile."""
 

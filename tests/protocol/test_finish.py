@@ -32,7 +32,7 @@ def test_a_site_that_was_away_takes_its_own_part_off_the_sums(fitted):
     # With its store it comes to what it would have got in the run; without, its copies stay in.
     _, model = fitted
     network, own = model.network_, _table(*fitted, "b")
-    effort, units = Effort(boost=False), (network.transform, network.season)
+    effort, units = Effort(boost=False), network.plan.units()
     part = own_part(own, network, model.remembered_.store("b"))
     assert part is not None
     away = finish_at_home(own, effort, units, network, part)
@@ -58,7 +58,7 @@ def test_the_held_out_readings_do_not_reach_what_they_are_judged_by():
     known = rng.random(raw.shape) < 0.3
     instants = 3600 * np.arange(480)
     table = Table("a", ["p", "q"], raw, known, None, t, instants)
-    effort, units = Effort(boost=False, period=24), ("none", 24)
+    effort, units = Effort(boost=False, period=24), [("none", 24)]
     first = finish_at_home(table, effort, units)
     held = np.isfinite(first.holdout)
     assert held.any()

@@ -126,14 +126,15 @@ def candidates(
     Y: Array,
     J: Mask,
     curve: Curve,
-    plain: Curve,
+    plain: Curve | None,
     dynamics: Joint | None = None,
     per_hour: float = 1.0,
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
-    ``curve`` and ``plain`` are the personal finish with own states and without; the owner's joint
-    models are learned unless their ``dynamics`` are given.
+    ``curve`` and ``plain`` are the personal finish with own states and without, the latter None
+    where there is no network; the owner's joint models are learned unless their ``dynamics`` are
+    given.
     """
     fade = constants.FADE_HOURS * per_hour
     without, pull = curve.loo, curve.mean - curve.loo
@@ -144,17 +145,21 @@ def candidates(
     near_residual = without_pull(residual, pull, curve.fall)
     joint, of_rest = dynamics or (None, None)
     site, site_loo, site_var, joint = estimate_site(own, J, joint)
-    _, rest_loo, _, of_rest = estimate_site(np.where(J, Y - plain.mean, 0.0), J, of_rest)
+    if plain is None:  # the factors are nothing, and leave everything to the site
+        factors, factors_var, rest_loo, of_rest = np.zeros_like(own), kriged_var, site_loo, joint
+    else:
+        factors, factors_var = plain.loo, plain.loo_var
+        _, rest_loo, _, of_rest = estimate_site(np.where(J, Y - plain.mean, 0.0), J, of_rest)
     left = neighbours(np.where(J, own - site, 0.0), J)
     values = [
         interpolate_linear(near),
         interpolate_pchip(near),
         kriged,
         site_loo,
-        plain.loo,
+        factors,
         without,
         without + interpolate_pchip(near_residual, decay=fade),
-        plain.loo + rest_loo,
+        factors + rest_loo,
         site_loo + interpolate_pchip(left, decay=fade),
     ]
     # the rise of the shared curve into each slot and out of it, without its own reading
@@ -165,7 +170,7 @@ def candidates(
     slopes[1, :, :-1] = (curve.mean - without)[:, :-1] - after[:, :-1] + rise
     return Candidates(
         np.stack(values),
-        np.sqrt(np.stack([kriged_var, site_var, plain.loo_var, curve.loo_var])),
+        np.sqrt(np.stack([kriged_var, site_var, factors_var, curve.loo_var])),
         near,
         near_residual,
         np.searchsorted(constants.DISTANCE_EDGES, near.distance[:, 0].min(axis=0)),

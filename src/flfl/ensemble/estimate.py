@@ -1,4 +1,4 @@
-"""An owner's estimate of every entry: candidates with and without the network, stacked at home.
+"""One stack: an owner's estimate of every entry from candidates with or without the network.
 
 Every candidate estimates an entry *without that entry itself*, so its errors on held-out readings
 tell how it will do in the gaps. Nothing here leaves the owner.
@@ -23,7 +23,6 @@ from flfl.ensemble.candidates import (
     spikes,
 )
 from flfl.ensemble.holdout import runs
-from flfl.ensemble.intervals import calibrate, interval
 from flfl.ensemble.personal import Shared, finish
 from flfl.model.transforms import BACKWARD, FORWARD
 
@@ -37,16 +36,19 @@ MIX = "c...,...c->..."
 
 @dataclass(frozen=True)
 class Units:
-    """The way back to the readings' units: ``back(x * scale + offset)``, offset (m, N)."""
+    """From readings to model units, ``(T(y) - offset) / scale``, and back; offset (m, N)."""
 
     transform: str
     offset: Array
     scale: float
 
-    def forward(self, raw: Array, known: Mask) -> Array:
-        """Readings to model units, zero where unknown (m, N)."""
-        Z = FORWARD[self.transform](np.where(known, raw, 0.0))
-        return np.where(known, (Z - self.offset) / self.scale, 0.0)
+    def forward(self, raw: Array) -> Array:
+        """Readings, or limits of them, in model units (m, N)."""
+        return (FORWARD[self.transform](raw) - self.offset) / self.scale
+
+    def centred(self, raw: Array, known: Mask) -> Array:
+        """Readings in model units, zero where unknown (m, N)."""
+        return np.where(known, self.forward(np.where(known, raw, 0.0)), 0.0)
 
     def back(self, X: Array, at: tuple[Index, Index] | None = None) -> Array:
         """Model units to readings (m, N), or those of the entries ``at`` (n,)."""
@@ -59,18 +61,15 @@ class Home:
     """What an owner has at home, (m, N) unless said otherwise.
 
     ``raw`` are clean readings in their units, ``known`` where they are and ``held`` which of them
-    are held out to judge by; ``units`` are the model's, ``before`` the same from the readings that
-    are not held out; ``guess`` is the public model's curve, to tell spikes by; ``phase`` (N,) hour
-    or month of each slot; ``boost`` whether trees correct the stack; ``coverage`` that of the
+    are held out to judge by; ``limits`` (2, m, 1) what is plausible for each sensor; ``phase`` (N,)
+    hour or month of each slot; ``boost`` whether trees correct the stack; ``coverage`` that of the
     intervals; ``per_hour`` slots in an hour, 1 where a slot is longer.
     """
 
     raw: Array
     known: Mask
     held: Mask
-    units: Units
-    before: Units
-    guess: Array
+    limits: Array
     phase: Index
     boost: bool = True
     coverage: float = 0.9
@@ -78,32 +77,53 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Recovered:
-    """An owner's result in the readings' units, each (m, N).
+class Frame:
+    """How readings are modelled: with the network or by the owner itself.
 
-    ``holdout`` holds the estimates of the held-out readings (NaN elsewhere), made with weights
-    that were fitted on the other half of them; ``inside`` tells whether the reading lay in an
-    interval calibrated on the other half (NaN elsewhere).
+    ``units`` are the model's, ``before`` the same from the readings that are not held out;
+    ``shared`` is what the network says (None: nothing), ``guess`` (m, N) the public model's curve,
+    to tell spikes by.
     """
 
+    units: Units
+    before: Units
+    guess: Array
+    shared: Shared | None = None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An estimate of every entry (m, N) in the readings' units, and what tells how good it is.
+
+    ``honest`` (n,) are estimates of the held-out readings with weights that were fitted on the
+    other half of them, ``calm`` (m, N) the readings that are no spikes. For the intervals:
+    ``features`` (F, m, N) and ``near`` (m, N) without the held-out readings and with them.
+    """
+
+    frame: Frame
     estimate: Array
-    lower: Array
-    upper: Array
-    holdout: Array
-    inside: Array
+    honest: Array
+    calm: Mask
+    features: tuple[Array, Array]
+    near: tuple[Index, Index]
 
 
-def recover(home: Home, shared: Shared, rng: np.random.Generator) -> Recovered:
-    """Every entry of an owner's table, from its own readings and the network's factors."""
-    Y, Y_before = (units.forward(home.raw, home.known) for units in (home.units, home.before))
-    calm = ~spikes(Y, home.known, home.guess)
-    known, used = home.known & calm, home.known & calm & ~home.held
-    made = [finish(Y_before, used, shared, own_states) for own_states in (True, False)]
-    curve, plain = (found for found, _ in made)
-    fit = candidates(Y_before, used, curve, plain, None, home.per_hour)
-    curve, plain = (finish(Y, known, shared, own, steps=1)[0] for _, own in made)
-    final = candidates(Y, known, curve, plain, fit.dynamics, home.per_hour)
-    X, Z = fit.values, final.values
+def halves(home: Home) -> Mask:
+    """Which held-out readings (n,) are in one of two halves in time; each judges the other."""
+    return (np.nonzero(home.held)[1] // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
+
+
+def stack(home: Home, frame: Frame, rng: np.random.Generator) -> Stack:
+    """Every entry of an owner's table, from its own readings and what the network says."""
+    low, high = home.limits
+    Y, Y_before = (u.centred(home.raw, home.known) for u in (frame.units, frame.before))
+    calm = ~spikes(Y, home.known, frame.guess)
+    used, known = home.known & calm & ~home.held, home.known & calm
+    fit, final = _candidates(home, frame, (Y_before, used), (Y, known))
+    X, Z = (
+        np.clip(found.values, units.forward(low), units.forward(high))
+        for found, units in ((fit, frame.before), (final, frame.units))
+    )
     names: tuple[str, ...] = NAMES
     _, starts, ends = runs(home.held)
     lengths = np.repeat(ends - starts, ends - starts).astype(float)
@@ -122,7 +142,29 @@ def recover(home: Home, shared: Shared, rng: np.random.Generator) -> Recovered:
         names = (*NAMES, "boosted")
         errors = np.clip(X[:, home.held] - truth, -most, most)
     judged = _judge(errors, lengths, near, names)
-    return _recovered(home, truth, errors, lengths, judged, (fit, X), (final, Z))
+    honest, estimate = _stacked(home, errors, judged, (fit, X), (final, Z))
+    rows, slots = np.nonzero(home.held)
+    return Stack(
+        frame,
+        np.clip(frame.units.back(estimate), low, high),
+        np.clip(frame.before.back(honest, (rows, slots)), low[rows, 0], high[rows, 0]),
+        calm,
+        (scale_features(fit, X), scale_features(final, Z)),
+        (fit.bins, final.bins),
+    )
+
+
+def _candidates(
+    home: Home, frame: Frame, before: tuple[Array, Mask], after: tuple[Array, Mask]
+) -> tuple[Candidates, Candidates]:
+    """Candidates from the readings that are not held out, and with what was learned, from all."""
+    shared = frame.shared or Shared.nothing(*before)
+    curve, own = finish(*before, shared)
+    plain, loadings = (None, None) if frame.shared is None else finish(*before, shared, False)
+    fit = candidates(*before, curve, plain, None, home.per_hour)
+    curve, _ = finish(*after, shared, own, steps=1)
+    plain = None if loadings is None else finish(*after, shared, loadings, steps=1)[0]
+    return fit, candidates(*after, curve, plain, fit.dynamics, home.per_hour)
 
 
 def _judge(
@@ -162,53 +204,29 @@ def _judge(
     return groups, W, weight, scale * spread
 
 
-def _recovered(
+def _stacked(
     home: Home,
-    truth: Array,
     errors: Array,
-    lengths: Array,
     judged: tuple[Index, Array, Array, Array],
     before: tuple[Candidates, Array],
     after: tuple[Candidates, Array],
-) -> Recovered:
-    """The stack with its intervals, back in the readings' units.
+) -> tuple[Array, Array]:
+    """The stack at the held-out readings (n,), honestly, and everywhere (m, N), in model units.
 
-    ``truth`` (n,), ``errors`` (C, n) and ``lengths`` of runs (n,) are those of the held-out
-    readings; ``before`` and ``after`` candidates without and with them, and their values with the
-    trees' own.
+    ``errors`` (C, n) are those of the held-out readings; ``before`` and ``after`` candidates
+    without and with them, and their values with the trees' own. Each half of time is judged by
+    weights from the other.
     """
     (fit, X), (final, Z), held, m = before, after, home.held, len(home.raw)
-    (groups, network, weight, scale), (rows, slots) = judged, np.nonzero(held)
-    near = fit.bins[held]
-    half = (slots // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
-    parts = half, ~half, np.ones(len(rows), bool)
+    (groups, network, weight, scale), rows = judged, np.nonzero(held)[0]
+    near, half = groups[fit.bins[held]], halves(home)
     # Weights of each sensor (m, groups, C), shrunk towards the owner's.
     weights = []
-    for part in parts:
-        at = rows[part], groups[near[part]]
+    for part in (half, ~half, np.ones(len(rows), bool)):
+        at = rows[part], near[part]
         own = stacking.local_weights(errors[:, part], weight[part], at, m, network, scale)
         weights.append(own)
-    # Honest errors for the intervals: each half of time judged by weights from the other.
-    honest, hit = np.empty(len(rows)), np.empty(len(rows))
-    for use, W in zip(parts[1::-1], weights, strict=False):
-        honest[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], groups[near[use]]])
-    error, worth = truth - honest, lengths**-0.5
-    features, level = scale_features(*before)[:, held], home.coverage
-    scales = []
-    for part in parts:
-        there = features[:, part], error[part], near[part]
-        scales.append(calibrate(*there, stacking.BINS, level=level, worth=worth[part]))
-    for use, found in zip(parts[1::-1], scales, strict=False):
-        low, high = interval(np.zeros(int(use.sum())), features[:, use], near[use], found)
-        hit[use] = (low <= error[use]) & (error[use] <= high)
-    estimate = np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[final.bins]])
-    lower, upper = interval(estimate, scale_features(*after), final.bins, scales[2])
-    steps = stacking.resolutions(home.raw, home.known)
-    guessed, width = home.before.back(honest, (rows, slots)), 0.0
-    if len(rows):
-        width = stacking.choose_width(guessed, steps[rows], home.raw[held])
-    holdout, inside = (np.full(home.raw.shape, np.nan) for _ in range(2))
-    holdout[held], inside[held] = stacking.snap(guessed, steps[rows], width), hit
-    back = home.units.back
-    filled = stacking.snap(back(estimate), steps[:, None], width)
-    return Recovered(filled, back(lower), back(upper), holdout, inside)
+    honest = np.empty(len(rows))
+    for use, W in ((~half, weights[0]), (half, weights[1])):
+        honest[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], near[use]])
+    return honest, np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[final.bins]])

@@ -46,8 +46,16 @@ def calibrate(
     from scipy.optimize import nnls
 
     F, size_of = features.T, np.abs(error)
-    weight = 1 / np.maximum(F @ nnls(F, size_of)[0], 1e-3 * max(float(size_of.mean()), 1e-300))
-    coefficients = nnls(F * weight[:, None], size_of * weight)[0]
+    # A few errors would be explained by any feature that is small there and large elsewhere: some
+    # more rows say that every feature explains its part of the mean error.
+    usual, mean = np.sqrt((F**2).mean(axis=0)), max(float(size_of.mean()), 1e-9)
+    rows = np.sqrt(constants.SCALE_STRENGTH) * np.diag(usual)
+    part = np.full(len(usual), np.sqrt(constants.SCALE_STRENGTH) * mean / len(usual))
+    first = nnls(np.vstack([F, rows]), np.append(size_of, part))[0]
+    weight = 1 / np.maximum(F @ first, 1e-3 * mean)
+    middle = float(np.sqrt((weight**2).mean()))
+    F_, wanted = F * weight[:, None], size_of * weight
+    coefficients = nnls(np.vstack([F_, middle * rows]), np.append(wanted, middle * part))[0]
     ratio = error / np.maximum(coefficients @ features, 1e-12)
     ends, tail = np.empty((2, size)), (1 - level) / 2
     for b in range(size):

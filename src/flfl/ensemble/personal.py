@@ -39,6 +39,14 @@ class Shared:
     P: Array
     r: Array
 
+    @classmethod
+    def nothing(cls, Y: Array, J: Mask) -> Shared:
+        """No network: a factor of which nothing is known, and nobody depends on."""
+        (m, N), n = Y.shape, np.maximum(J.sum(axis=1), 1)
+        r = np.maximum(0.5 * np.where(J, Y**2, 0.0).sum(axis=1) / n, 1e-6)
+        slow = Dynamics(0.5 * np.eye(1), np.eye(1))
+        return cls(np.zeros((N, 1, 1)), np.zeros((N, 1)), slow, np.zeros((m, 1)), r)
+
 
 @dataclass(frozen=True)
 class Fit:

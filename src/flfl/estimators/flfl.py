@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -25,7 +25,7 @@ from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.finish import Effort, OwnPart, finish_at_home
 from flfl.protocol.network import Network, shared_posterior
-from flfl.protocol.owner import Owner, Table
+from flfl.protocol.owner import Owner, Table, own_units
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
@@ -34,11 +34,14 @@ from flfl.secagg import LEAST_SITES
 from flfl.transport import local
 from flfl.transport.local import Tap
 
-_ARRAYS = "lower_", "upper_", "holdout_", "inside_", "added_error_"
+_ARRAYS = (
+    "lower_", "upper_", "method_", "holdout_", "inside_", "site_estimates_", "site_holdout_",
+    "added_error_",
+)  # fmt: skip
 Hooks = tuple[Progress | None, Tap | None, Witness | None]
-Job = tuple[Table, tuple[str, int], Network | None, OwnPart | None, Array]
-"""An owner's finish at home: its table, transform and season, the public state, its own part of
-that, and the added error of its sensors."""
+Job = tuple[Table, Network | None, OwnPart | None, Array]
+"""An owner's finish at home: its table, the public state, its own part of that, and the added error
+of its sensors."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,6 +88,10 @@ class FLFL(BaseRecoverer):
     holdout_, inside_ : (n_slots, n_sensors) arrays
         Estimates of the readings that were held out for choosing, and whether each lay in its
         interval; NaN elsewhere.
+    method_ : (n_slots, n_sensors) array
+        Where each estimate comes from: 0 interpolation, 1 the owner's own sensors, 2 the network.
+    site_estimates_, site_holdout_ : (n_slots, n_sensors) arrays
+        What each owner gets by itself: every entry, and the readings that were held out.
     added_error_ : (n_sensors,) array
         Median added error of each sensor's copies at its median reading, in the readings' units;
         NaN for a sensor that stayed at home.
@@ -222,16 +229,12 @@ class FLFL(BaseRecoverer):
         if len(tables) > 1 and self.sharing == "network":
             jobs = self._run(plan, added, tables, warm, hooks)
         else:
-            # Each owner by itself: its own vote, nothing released.
-            jobs = []
-            for table in tables:
-                owner = Owner(table, Copier(bytes(32), CopyStore()), AddedError())
-                transform, season = plan.units()[owner.vote(plan.units()).vote]
-                negative = (table.raw[table.known] < 0).any()
-                units = ("none" if negative else transform), season
-                jobs.append((table, units, None, None, np.full(len(table.ids), np.nan)))
-            self.settings_: dict[str, Any] = {table.name: units for table, units, *_ in jobs}
-        return self._finish(jobs, Y, finish)
+            # Each owner by itself: its own units, nothing released.
+            jobs = [(table, None, None, np.full(len(table.ids), np.nan)) for table in tables]
+            self.settings_: dict[str, Any] = {
+                t.name: own_units(t.raw, t.known, plan.units(), t.positions) for t in tables
+            }
+        return self._finish(plan, jobs, Y, finish)
 
     def _join(self, network: Network, Y: Array, positions: Array, sensors: Sensors) -> Array:
         """Sensors that join a finished run: fitted at home to what is public."""
@@ -240,10 +243,9 @@ class FLFL(BaseRecoverer):
                 f"{Y.shape[1]} slots, but the model has {network.n_slots}",
                 remedy="Give the new sensors' readings at the slots that were fitted",
             )
-        units = network.transform, network.season
         tables = self._tables(Y, positions, sensors, None)
-        jobs: list[Job] = [(t, units, network, None, np.full(len(t.ids), np.nan)) for t in tables]
-        return self._finish(jobs, Y)
+        jobs: list[Job] = [(t, network, None, np.full(len(t.ids), np.nan)) for t in tables]
+        return self._finish(network.plan, jobs, Y)
 
     def _tables(
         self, Y: Array, positions: Array, sensors: Sensors, plane: Array | None
@@ -329,8 +331,9 @@ class FLFL(BaseRecoverer):
         network = run.network
         assert network is not None
         self.network_ = network
-        units = network.transform, network.season
-        self.settings_ = {"transform": units[0], "season": units[1], "rank": network.P.shape[1]}
+        self.settings_ = {
+            "transform": network.transform, "season": network.season, "rank": network.P.shape[1]
+        }  # fmt: skip
         self.n_rounds_ = self.traffic_.rounds
         jobs: list[Job] = []
         kept = {}
@@ -338,7 +341,7 @@ class FLFL(BaseRecoverer):
             assert isinstance(client.state, Finished)
             out, store = client.outgoing, client.owner.store
             own = OwnPart(network.rows(table.name), out.copies, client.state.offsets)
-            jobs.append((table, units, network, own, client.owner.in_units(out, units[0])))
+            jobs.append((table, network, own, client.owner.in_units(out, network.transform)))
             copies, sigmas = zip(*(store.read(i, table.instants) for i in table.ids), strict=True)
             held = np.array([store.held(sensor)[1] for sensor in table.ids])
             kept[table.name] = Kept(
@@ -347,11 +350,11 @@ class FLFL(BaseRecoverer):
         self.remembered_ = Remembered(network, kept, tables[0].step)
         return jobs
 
-    def _finish(self, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
+    def _finish(self, plan: Plan, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
         """Every owner's finish at home, side by side (the estimator plays all the owners)."""
-        parts, self.added_error_ = np.full((5, *Y.shape), np.nan), np.empty(len(Y))
+        parts, self.added_error_ = np.full((8, *Y.shape), np.nan), np.empty(len(Y))
         infer = shared_posterior()
-        for table, units, network, own, noise in jobs:
+        for table, network, own, noise in jobs:
             at = self.partition_.members[table.name]
             self.added_error_[at] = noise
             if finish:
@@ -360,7 +363,8 @@ class FLFL(BaseRecoverer):
                 effort = Effort(
                     self.effort == "full", self.coverage, self.period_, seed, self.per_hour_
                 )
-                made = finish_at_home(table, effort, units, network, own, infer)
-                parts[:, at] = made.estimate, made.lower, made.upper, made.holdout, made.inside
-        estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in parts)
+                made = finish_at_home(table, effort, plan.units(), network, own, infer)
+                parts[:, at] = [getattr(made, field.name) for field in fields(made)]
+        estimate, self.lower_, self.upper_, self.method_, *tests = (x.T for x in parts)
+        self.holdout_, self.inside_, self.site_estimates_, self.site_holdout_ = tests
         return estimate.T

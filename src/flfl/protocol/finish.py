@@ -7,22 +7,24 @@ uses public numbers and copies only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from flfl.constants import BAD_SLOT, CLEAN_SHARE, PUBLISHED_DIGITS, WORST_FIT
-from flfl.ensemble import estimate, personal
-from flfl.ensemble.estimate import Home, Recovered, Units
+from flfl.ensemble import personal
+from flfl.ensemble.estimate import Frame, Home, Units
 from flfl.ensemble.holdout import draw_holdout
-from flfl.model import Array, Index, loadings
-from flfl.model.state_space import Dynamics, Posterior
+from flfl.ensemble.plausible import plausible
+from flfl.ensemble.recovery import Recovered, recover
+from flfl.model import Array, Index, Mask, loadings
+from flfl.model.state_space import Posterior
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client, Finished
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.network import Inference, Network, fit_quality, posterior
-from flfl.protocol.owner import Table, digests
+from flfl.protocol.owner import Table, digests, own_units
 
 
 @dataclass(frozen=True)
@@ -51,43 +53,55 @@ def finish_run(client: Client, effort: Effort) -> Recovered:
     assert isinstance(state, Finished)
     network = state.network
     own = OwnPart(network.rows(state.run.name), client.outgoing.copies, state.offsets)
-    units = network.transform, network.season
-    return finish_at_home(client.owner.table, effort, units, network, own, state.run.infer)
+    table = client.owner.table
+    return finish_at_home(table, effort, network.plan.units(), network, own, state.run.infer)
 
 
 def finish_at_home(
     table: Table,
     effort: Effort,
-    units: tuple[str, int],
+    choices: Sequence[tuple[str, int]],
     network: Network | None = None,
     own: OwnPart | None = None,
     infer: Inference = posterior,
 ) -> Recovered:
-    """An owner's own result under a transform and a season. There is no network for an owner by
-    itself, and no own part for sensors that had none in the release."""
+    """An owner's own result. By itself it takes the transform and season of its own ``choice``, in
+    the network the network's. There is no network for an owner by itself, and no own part for
+    sensors that had none in the release."""
     rng = np.random.default_rng(effort.seed)
     held = draw_holdout(table.known, rng, per_hour=effort.per_hour)
-    rows = season_rows(table.positions, units[1])
-    X = FORWARD[units[0]](np.where(table.known, table.raw, 0.0))
-    # The release is in units of the copies; at home centre and season are those of clean readings:
-    # without the held-out ones while candidates are judged, with them for the result.
+    home = Home(
+        table.raw, table.known, held, plausible(table.raw, table.known),
+        np.round(table.positions).astype(np.intp) % max(effort.period, 1), effort.boost,
+        effort.coverage, effort.per_hour,
+    )  # fmt: skip
+    alone = _frame(table, held, own_units(table.raw, table.known, choices, table.positions))
+    shared = None
+    if network is not None and network.numbers.any():
+        shared = _frame(table, held, (network.transform, network.season), network.scale)
+        said, guess = _shared(
+            table, network, own, shared.units.centred(table.raw, table.known), infer
+        )
+        shared = replace(shared, shared=said, guess=guess)
+    return recover(home, alone, shared, effort.seed)
+
+
+def _frame(table: Table, held: Mask, units: tuple[str, int], scale: float | None = None) -> Frame:
+    """Units of an owner's readings. The release is in units of the copies; at home centre and
+    season are those of clean readings: without the held-out ones while candidates are judged, with
+    them for the result."""
+    transform, season = units
+    rows = season_rows(table.positions, season)
+    X = FORWARD[transform](np.where(table.known, table.raw, 0.0))
     offset, before = (
         fit_offsets(X, used.astype(float), rows) @ rows
         for used in (table.known, table.known & ~held)
     )
-    if network is None:
+    if scale is None:
         square = np.where(table.known, X - offset, 0.0) ** 2
         scale = float(np.sqrt(square.sum() / max(int(table.known.sum()), 1))) or 1.0
-    else:
-        scale = network.scale
-    whole = Units(units[0], offset, scale)
-    shared, guess = _shared(table, network, own, whole.forward(table.raw, table.known), infer)
-    home = Home(
-        table.raw, table.known, held, whole, Units(units[0], before, scale), guess,
-        np.round(table.positions).astype(np.intp) % max(effort.period, 1), effort.boost,
-        effort.coverage, effort.per_hour,
-    )  # fmt: skip
-    return estimate.recover(home, shared, rng)
+    whole, left = Units(transform, offset, scale), Units(transform, before, scale)
+    return Frame(whole, left, np.zeros_like(offset))
 
 
 def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None:
@@ -106,15 +120,11 @@ def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None
 
 
 def _shared(
-    table: Table, network: Network | None, own: OwnPart | None, Y: Array, infer: Inference
+    table: Table, network: Network, own: OwnPart | None, Y: Array, infer: Inference
 ) -> tuple[personal.Shared, Array]:
     """What the network says without this owner's copies, and the public curve of its sensors."""
-    (m, N), J = Y.shape, table.known
-    spread = (Y**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1)
-    r = np.maximum(0.5 * spread, 1e-6)
-    if network is None or not network.numbers.any():
-        none = np.zeros((N, 1, 1)), np.zeros((N, 1)), Dynamics(0.5 * np.eye(1), np.eye(1))
-        return personal.Shared(*none, np.zeros((m, 1)), r), np.zeros_like(Y)
+    m, J = len(Y), table.known
+    r = np.maximum(0.5 * (Y**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1), 1e-6)
     post, _ = infer(network)
     ratio, middle = fit_quality(network, post)
     (F, R), z, P = network.design(), network.z, np.zeros((m, network.P.shape[1]))

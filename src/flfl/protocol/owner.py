@@ -163,6 +163,15 @@ def preferred_units(
     return overall if errors[overall] < SEASON_GAIN * errors[best] else best
 
 
+def own_units(
+    raw: Array, known: Mask, units: Sequence[tuple[str, int]], positions: Array
+) -> tuple[str, int]:
+    """The transform and season an owner takes for itself: no root or logarithm of negatives."""
+    if (raw[known] < 0).any():
+        units = [("none", season) for season in dict.fromkeys(season for _, season in units)]
+    return units[preferred_units(raw, known, units, positions)]
+
+
 def interpolation_error(raw: Array, known: Mask, units: tuple[str, int], positions: Array) -> float:
     """Sum of absolute leave-one-out errors, each over its sensor's spread.
 

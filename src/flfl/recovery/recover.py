@@ -36,9 +36,6 @@ from flfl.recovery.selftest import SITE
 
 Array = NDArray[np.float64]
 
-_EACH_SITE = ("effort", "transformation", "season", "coverage", "n_regions")
-"""Settings that a site would also use by itself."""
-
 
 def recover(
     readings: pd.DataFrame | Array | Table | str | Path,
@@ -141,14 +138,10 @@ def recover(
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     fit = partial(_fit, method, seed, given, network, table.grid, hooks)
-    alone = None
-    if method == "flfl" and warm_start is None:
-        own = {name: given[name] for name in _EACH_SITE if name in given}
-        alone = partial(_fit, "alone", seed, own, network, table.grid, {})
     model = fit(table.values)
     label = SITE if method == "alone" else "flfl" if method.startswith("flfl") else method
     again = fit if self_test else None
-    test = selftest.self_test(table, model, label, rules, seed, again, alone)
+    test = selftest.self_test(table, model, label, rules, seed, again)
     remembered = getattr(model, "remembered_", None)
     shown = None if remembered is None else _published(remembered, table)
     if shown is not None:

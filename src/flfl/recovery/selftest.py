@@ -86,7 +86,6 @@ def self_test(
     rules: Rules,
     seed: int,
     again: Fit | None,
-    alone: Fit | None = None,
 ) -> SelfTest:
     """Scores on readings hidden from the method; none where there are too few to spare any.
 
@@ -95,8 +94,8 @@ def self_test(
     other is fitted again without such readings.
 
     The model was fitted to the whole table; its scores go under the name ``label``. ``again`` fits
-    the method, ``alone`` each site by itself, to a table of readings: without the first there is no
-    test, without the second no score of each site.
+    the method to a table of readings: without it there is no test. A model that knows what each
+    site gets by itself (``site_holdout_``) gives that a score too.
     """
     values = table.values.to_numpy()
     hidden, estimates = np.zeros(values.shape, bool), {label: values}
@@ -105,10 +104,8 @@ def self_test(
         hidden, estimates[label] = ~np.isnan(model.holdout_), model.holdout_
         sites = model.partition_.sites
         # No question for one owner, or where each has one sensor.
-        if alone is not None and 1 < len(set(sites)) < len(sites):
-            by_site = alone(table.values).holdout_
-            # Spikes are not held out, and with the network other readings look like spikes.
-            hidden &= ~np.isnan(by_site)
+        if label != SITE and 1 < len(set(sites)) < len(sites):
+            by_site = model.site_holdout_
         coverage = float(model.inside_[hidden].mean()) if hidden.any() else None
     elif again is not None:
         share, rng = constants.SELF_TEST_SHARE, np.random.default_rng(seed)

@@ -23,7 +23,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from flfl.config import SiteSettings, read_settings
-from flfl.ensemble.estimate import Recovered
+from flfl.ensemble.recovery import Recovered
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.client import Client
 from flfl.protocol.copy_store import CopyError
@@ -325,11 +325,8 @@ class SiteService:
         table = table_of(taken, self.settings.name, agreement)
         # What it released in earlier runs is still in the sums, and is taken off them.
         own = own_part(table, network, self.home.copier.store)
-        effort, shared = (
-            effort_of(self.settings, agreement.grid),
-            (network.transform, network.season),
-        )
-        self._write(agreement, taken, finish_at_home(table, effort, shared, network, own))
+        effort, choices = effort_of(self.settings, agreement.grid), network.plan.units()
+        self._write(agreement, taken, finish_at_home(table, effort, choices, network, own))
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
     def _set_aside(self, message: Message) -> State:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.config import OutSettings, ReadingSettings
-from flfl.ensemble.estimate import Recovered
+from flfl.ensemble.recovery import Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.io.layouts import SENTINELS, Rules

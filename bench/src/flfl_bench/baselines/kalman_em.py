@@ -63,7 +63,7 @@ class KalmanEM(BaseRecoverer):
         # Long chunks for a long series: less is computed twice in their overlaps.
         chunk = 512 if Y.shape[1] > 4000 else 128
         dyn, post = fit_kalman_em(
-            units.forward(Y, known), known, iterations=self.iterations, chunk=chunk
+            units.centred(Y, known), known, iterations=self.iterations, chunk=chunk
         )
         reach = ndtri(0.5 + COVERAGE / 2) * np.sqrt(post.var + dyn.r[:, None])
         self.lower_ = units.back(post.mean - reach).T
