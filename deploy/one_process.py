@@ -55,5 +55,6 @@ def in_one_process(coordinator, sites, folder):
             update={"file": Path(folder) / owner.out.file.name, "flags": None}
         )
         result = finish_run(clients[owner.name], home.effort_of(owner, grid))
-        write_tables(out, taken[owner.name], grid, result)
+        seen = run.network.known.any(axis=0)
+        write_tables(out, taken[owner.name], grid, result, seen, agreement.run)
     return run.network, traffic

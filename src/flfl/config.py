@@ -281,10 +281,14 @@ class ReadingSettings(TomlTable):
 
 
 class OutSettings(TomlTable):
-    """Where the site's own result goes, and how it is made at home."""
+    """Where the site's own result goes, and how it is made at home.
+
+    Slots that nobody in the network observed stay empty, but for ``extrapolate`` beyond others.
+    """
 
     file: FilePath
     flags: FilePath | None = None
+    extrapolate: Whole = 0
     effort: Literal["full", "quick"] = "full"
     coverage: Annotated[float, Field(gt=0, lt=1)] = 0.9
 

@@ -41,7 +41,7 @@ def package(network):
     y, J, places = network
     calls, finish = [], estimate.finish
 
-    def recorded(Y, used, shared, start, steps=None):
+    def recorded(Y, used, shared, start=True, steps=None):
         curve, fitted = finish(Y, used, shared, start, steps)
         if start is False:
             calls.append((used, curve.mean))

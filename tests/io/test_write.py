@@ -277,7 +277,7 @@ def test_both_files_or_neither(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "o.parquet"]
     write_result(tmp_path / "o.parquet", tmp_path / "f.csv", table, fill(table))
     assert pd.read_parquet(tmp_path / "o.parquet")["a"].tolist() == fill(table)[:, 0].tolist()
-    assert "recovered" in (tmp_path / "f.csv").read_text()
+    assert "extrapolated" in (tmp_path / "f.csv").read_text()
 
 
 def test_frames_are_written_in_the_order_in_which_they_came(tmp_path: Path) -> None:

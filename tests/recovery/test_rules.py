@@ -62,7 +62,7 @@ def test_no_gap_may_be_filled():
 
 
 def test_few_readings_and_none():
-    frame = hourly()
+    frame = hourly(sensors="abcd")
     frame.iloc[5:, 0] = np.nan
     frame.iloc[:, 1] = np.nan
     frame.iloc[7, 2] = np.nan
@@ -119,6 +119,103 @@ def test_readings_outside_the_bounds_are_kept_and_named():
 def test_rules_that_make_no_sense(rules, words):
     with pytest.raises(InputError, match=words):
         recover(hourly(), method="linear", **rules)
+
+
+class TestSlotsThatNobodyObserved:
+    @pytest.fixture
+    def frame(self):
+        frame = hourly()
+        frame.iloc[10, 0] = np.nan
+        frame.iloc[20:23] = frame.iloc[43:] = np.nan
+        return frame
+
+    @pytest.mark.parametrize("method", ["linear", "flfl"])
+    def test_they_stay_empty(self, frame, method):
+        result = recover(frame, method=method, effort=None if method == "linear" else "quick")
+        empty = [20, 21, 22, *range(43, 48)]
+        assert (result.flags.iloc[empty] == "refused").all().all()
+        assert set(result.reasons.iloc[empty].to_numpy().ravel()) == {"nobody observed this slot"}
+        assert result.flags.iloc[10, 0] == "recovered"
+        assert result.summary()["refusals"] == {"nobody observed this slot": 24}
+
+    def test_some_may_be_asked_for(self, frame):
+        result = recover(frame, method="linear", extrapolate=1)
+        assert (result.flags.iloc[[20, 22, 43]] == "extrapolated").all().all()
+        assert (result.flags.iloc[[21, 44]] == "refused").all().all()
+        assert result.values.iloc[[20, 22, 43]].notna().all().all()
+        assert (result.lower <= result.values).to_numpy()[result.values.notna()].all()
+        assert recover(frame, method="linear", extrapolate=5).count("refused") == 0
+        assert recover(frame, method="linear", extrapolate=5).count("extrapolated") == 24
+        assert recover(frame, method="linear", extrapolate=5).count("recovered") == 1
+
+    def test_rows_that_the_table_lacks_count(self, frame):
+        lacking = frame.drop(frame.index[43:46])
+        assert recover(lacking, method="linear", extrapolate=3).count("extrapolated") == 9
+        assert recover(lacking, method="linear", extrapolate=4).count("extrapolated") == 12
+
+    def test_other_limits_still_hold(self, frame):
+        frame["d"] = np.nan
+        result = recover(frame, method="linear", extrapolate=9, max_gap=3)
+        assert set(result.reasons["a"].iloc[43:]) == {"gap longer than 3 slots"}
+        assert set(result.reasons["d"]) == {"no reading"}
+
+    def test_a_single_sensor_is_filled_between_its_readings(self, frame):
+        result = recover(frame[["a"]], method="linear")
+        assert (result.flags["a"].iloc[[10, 20, 21, 22]] == "recovered").all()
+        assert (result.flags["a"].iloc[43:] == "refused").all()
+
+    def test_files_say_so(self, frame, tmp_path):
+        result = recover(frame, method="linear", extrapolate=1)
+        result.save(tmp_path / "filled.csv", tmp_path / "flags.csv")
+        flags = pd.read_csv(tmp_path / "flags.csv")
+        there = flags[flags["flag"] == "extrapolated"]
+        assert len(there) == 9
+        assert there["value"].notna().all()
+        assert set(there["method"]) == {"linear"}
+        assert set(flags["reason"].dropna()) == {"nobody observed this slot"}
+        xarray = pytest.importorskip("xarray")
+        pytest.importorskip("h5netcdf")
+        result.save(tmp_path / "filled.nc")
+        with xarray.open_dataset(tmp_path / "filled.nc", engine="h5netcdf") as stored:
+            codes = stored["reading_flag"]
+            word = codes.attrs["flag_meanings"].split().index("extrapolated")
+            assert int((codes == word).sum()) == 9
+
+
+class TestSuspiciousReadings:
+    @pytest.fixture
+    def frame(self):
+        frame = hourly(400) + 5
+        frame.iloc[::9, 1] = -99.9
+        return frame
+
+    def test_they_are_said_and_used(self, frame):
+        result = recover(frame, method="linear")
+        assert result.count("observed") == frame.size
+        (found,) = result.suspicious
+        assert (found.kind, found.sensors, found.readings) == ("code", ("b",), 45)
+        assert f"Suspicious: {found.sentence}" in result.notes
+        assert "4 % of the readings are probably faults" in result.verdict
+        (told,) = result.summary()["suspicious"]
+        assert told["fault"]
+        assert told["readings"] == 45
+
+    def test_they_may_be_missing(self, frame):
+        result = recover(frame, method="linear", suspicious="missing")
+        assert (result.flags["b"].iloc[::9] == "recovered").all()
+        assert result.values["b"].min() > 3
+        assert "45 suspicious readings treated as missing." in result.notes
+        assert "probably faults" not in result.verdict
+        assert result.run_id != recover(frame, method="linear").run_id
+
+    def test_another_word_is_refused(self, frame):
+        with pytest.raises(InputError, match="keep or missing"):
+            recover(frame, method="linear", suspicious="drop")
+
+    def test_sound_readings_are_not_spoken_of(self):
+        result = recover(hourly(400), method="linear")
+        assert result.suspicious == ()
+        assert not any("uspicious" in note for note in result.notes)
 
 
 def test_a_duration_needs_times():

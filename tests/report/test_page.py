@@ -205,3 +205,17 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
 def test_the_command_line_starts_without_the_library():
     code = "import sys, flfl.cli; sys.exit(bool({'bokeh', 'jinja2'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_suspicions_and_slots_that_nobody_observed_are_shown(tmp_path):
+    values = np.column_stack([np.sin(np.arange(300) / 9 + i) + 5 for i in range(3)])
+    values[::20, 0], values[290:] = -99.9, np.nan
+    for treatment, words in {"keep": "used as they are", "missing": "treated as missing"}.items():
+        result = recover(values, method="linear", extrapolate=4, suspicious=treatment)
+        result.to_html(tmp_path / "page.html")
+        said = parts_of(tmp_path / "page.html").visible
+        assert "15 of 870 readings (1.7 %) are -99.9" in said
+        assert words in said
+        assert said.count("are -99.9, far") == 1
+        assert "extrapolated, 1.3 % 12" in said
+        assert "nobody observed these slots" in said

@@ -55,7 +55,8 @@ class FriendlyGroup(click.Group):
 
 
 _ARGUMENT = re.compile(
-    r"\b(duplicates|layout|decimal|parameter|date_order)=|^(sites|rate)(?=: )"
+    r"\b(duplicates|layout|decimal|parameter|date_order|suspicious|extrapolate)="
+    r"|^(sites|rate)(?=: )"
     r"|((?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )sites\b|\bmissing_words\b"
     r"|\b(\w+_column|complete_grid|block_length|added_error|max_gap|min_readings|time_zone"
     r"|date_order)(?!\.?\w)"

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from flfl.cli import as_options
 from flfl.errors import InputError, explained
 from flfl.estimators.saved_model import save_model
 from flfl.io.files import OUTPUT_SUFFIXES, check_writable
@@ -164,11 +165,12 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
     if title:
         click.echo(title)
     for note in summary["notes"]:
-        click.echo(f"Note: {note}")
+        click.echo(f"Note: {as_options(note)}")
     click.echo(
         f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
         f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
         f" {summary['recovered']} recovered, {summary['refused']} refused"
+        + (f", {summary['extrapolated']} extrapolated" if summary["extrapolated"] else "")
     )
     if summary["refusals"]:
         why = ", ".join(f"{reason} ({n})" for reason, n in summary["refusals"].items())

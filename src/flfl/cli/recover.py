@@ -13,10 +13,11 @@ from flfl.cli.options import PATH, option
 from flfl.estimators.owners import partition
 from flfl.estimators.saved_model import load_model
 from flfl.io.sensors import Sensors
+from flfl.io.suspicions import find_faults
 from flfl.io.table import Table
 from flfl.methods import find
 from flfl.recovery import recover as recover_table
-from flfl.recovery.rules import Rules, count_reasons
+from flfl.recovery.rules import Rules, count_reasons, treated
 from flfl.report.content import count
 
 
@@ -30,7 +31,18 @@ from flfl.report.content import count
 @option("--publish", "Also write a table to publish, filled from noisy copies alone.", PATH)
 @option("--max-gap", "Leave longer gaps empty: slots, or a time such as 6h or 2d.", options.GAP)
 @option("--min-readings", "Leave sensors with fewer readings empty.", click.IntRange(min=0), 0)
+@option(
+    "--extrapolate",
+    "Fill slots that nobody observed, up to so many beyond an observed one.",
+    click.IntRange(min=0),
+    0,
+)
 @option("--bounds", "Limits of what is filled: 0,500 or, with an open end, 0,", options.LIMITS)
+@option(
+    "--suspicious",
+    "Codes such as -99.9, stuck sensors, changes of level: use them, or treat them as missing.",
+    ["keep", "missing"],
+)
 @option("--method", "See `flfl methods`.", None, "flfl", shell_complete=options.complete_method)
 @options.method_options
 @option("--save-model", "Keep the run (.flfl, readable by you only; holds the noisy copies).", PATH)
@@ -60,7 +72,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
     kept = {"save_model": given.pop("save_model")}
     if not dry_run and outputs["out"] is None:
         raise click.UsageError("Missing option '--out'.")
-    rules = ("method", "seed", "max_gap", "min_readings", "bounds")
+    rules = ("method", "seed", "suspicious", *Rules.model_fields)
     settings = options.take_settings(given)
     settings |= {name: value for name in rules if (value := given.pop(name)) is not None}
     output.check_before(outputs | kept, **given)
@@ -75,7 +87,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
             table, sensors, progress=output.rounds(tell), warm_start=earlier, **settings
         )
         tell("writing")
-        output.write_recovery(outputs | kept, result, table, sensors, settings)
+        output.write_recovery(outputs | kept, result, result.table, sensors, settings)
     output.print_recovery(result, outputs, as_json)
 
 
@@ -90,6 +102,7 @@ def _print_plan(
     from flfl.io.inspection import inspect_table
 
     rules = Rules.check({name: settings.get(name) for name in Rules.model_fields})
+    table = treated(table, find_faults(table), settings["suspicious"])
     refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)
     found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())

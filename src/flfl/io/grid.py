@@ -139,6 +139,28 @@ def _number_grid(numbers: NDArray[np.float64]) -> Grid:
     return Grid(np.round(positions) if regular else positions, step, regular)
 
 
+def unseen(known: NDArray[np.bool_], positions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many steps each slot that nobody observed is from an observed one; 0 where observed.
+
+    ``known`` is time x sensor. A gap of the only sensor that has readings is no such slot: there is
+    nobody else, and the readings on either side of it tell. Beyond the first and last it is.
+
+    Examples
+    --------
+    >>> known = np.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 1]], dtype=bool)
+    >>> unseen(known, np.arange(5.0)).tolist()
+    [1.0, 0.0, 1.0, 1.0, 0.0]
+    """
+    seen = np.asarray(known.any(axis=1))
+    if known.any(axis=0).sum() == 1:
+        seen = np.logical_or.accumulate(seen) & np.logical_or.accumulate(seen[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(seen, positions, -np.inf))
+    after = np.minimum.accumulate(np.where(seen, positions, np.inf)[::-1])[::-1]
+    # Times that jitter around their grid are nearly whole steps apart.
+    away = np.round(np.minimum(positions - before, after - positions))
+    return np.where(seen, 0.0, np.maximum(away, 1.0))
+
+
 def complete_times(index: pd.Index, grid: Grid, where: str) -> pd.Index:
     """All times of a regular grid from the first slot to the last."""
     problem = remedy = ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from flfl.io.columns import listing
 from flfl.io.sensors import Sensors
+from flfl.io.suspicions import Suspicion, find_faults, no_tail, suspicion, without_faults
 from flfl.io.table import Table
 
 # Lower ends of the classes of gap lengths, in slots.
@@ -21,9 +21,9 @@ _FORMATS = {"csv": "CSV", "parquet": "Parquet", "netcdf": "NetCDF"}
 _PLACES = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
 
 # docs/inputs.md gives the rules: readings before anything is said of a sensor, the share of
-# negative ones that are rather faults, slots without the least change, interquartile ranges from
-# the median, and how many times the median level of all sensors makes a unit doubtful.
-_ENOUGH, _FEW_NEGATIVE, _STUCK_RUN, _FAR, _OTHER_UNIT = 20, 0.01, 24, 10.0, 100.0
+# negative ones that are rather faults, interquartile ranges from the median, and how many times the
+# median level of all sensors makes a unit doubtful.
+_ENOUGH, _FEW_NEGATIVE, _FAR, _OTHER_UNIT = 20, 0.01, 10.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,6 @@ class GapClass:
     longest: int | None
     gaps: int
     cells: int
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """One kind of oddity: which sensors, how many readings, and the sentence that says so."""
-
-    kind: str
-    sensors: tuple[str, ...]
-    readings: int
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,9 @@ class Inspection:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         worst = [{"sensor": name, "missing": share} for name, share in self.worst]
-        return asdict(self) | {"worst": worst}
+        suspicious = [found.as_dict() for found in self.suspicious]
+        bare = asdict(replace(self, suspicious=()))
+        return bare | {"worst": worst, "suspicious": suspicious}
 
     def understood(self) -> tuple[str, ...]:
         """What was understood, for a person, most important first."""
@@ -171,7 +163,7 @@ def _gap_classes(known: NDArray[np.bool_]) -> tuple[GapClass, ...]:
 
 
 def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
-    """Look for faults in the readings of a table.
+    """Readings that are probably faults, and others that deserve a look.
 
     Examples
     --------
@@ -181,29 +173,28 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
     >>> [found.kind for found in find_suspicions(from_frame(readings[:, None]))]
     ['far outside']
     """
-    values, ids = table.values.to_numpy(), table.sensor_ids
+    faults = find_faults(table)
+    return (*faults, *_remarks(without_faults(table, faults) if faults else table))
+
+
+def _remarks(table: Table) -> list[Suspicion]:
+    """What is odd about sensors, and readings that may be right."""
+    values, ids, found = table.values.to_numpy(), table.sensor_ids, list[Suspicion]()
     count = table.known.sum(axis=0)
     enough = np.flatnonzero(count >= _ENOUGH).tolist()
-    found: list[Suspicion] = []
-
-    def add(kind: str, sensors: Sequence[int], readings: int, problem: str) -> None:
-        names = [ids[i] for i in sensors]
-        have = "1 sensor has" if len(names) == 1 else f"{len(names)} sensors have"
-        sentence = f"{problem.replace('SENSORS', have)}: {listing(names)}."
-        found.append(Suspicion(kind, tuple(names), int(readings), sentence))
-
-    negative = (values < 0).sum(axis=0)
-    number, total = int(negative.sum()), int(count.sum())
-    if 0 < number <= _FEW_NEGATIVE * total:
-        problem = f"{number} of {total} readings {'is' if number == 1 else 'are'} negative and all "
-        problem += "others are not; if the quantity cannot be, they are faults"
-        add("negative", np.flatnonzero(negative).tolist(), number, problem)
-    median, runs = np.full(len(ids), np.nan), dict.fromkeys(enough, 0)
+    below, total = values < 0, int(count.sum())
+    if 0 < below.sum() <= _FEW_NEGATIVE * total:
+        # Where low readings lead down to them, as on the coldest days, they are none.
+        negative = [i for i, column in enumerate(values.T) if no_tail(column, below[:, i])]
+        number = int(below[:, negative].sum())
+        problem = f"{number} of {total} readings {'is' if number == 1 else 'are'} negative and "
+        problem += "nearly all others are not; if the quantity cannot be, they are faults"
+        found += [suspicion("negative", table, negative, number, problem)] if negative else []
+    median = np.full(len(ids), np.nan)
     far: dict[int, tuple[int, float]] = {}
     whole, same = list[int](), dict[int, list[int]]()
     for i in enough:
         known = values[~np.isnan(values[:, i]), i]
-        runs[i] = _longest_run(known)
         low, median[i], high = np.quantile(known, [0.25, 0.5, 0.75])
         away = np.abs(known - median[i])
         if high > low and (away > _FAR * (high - low)).any():
@@ -212,36 +203,24 @@ def find_suspicions(table: Table) -> tuple[Suspicion, ...]:
         # One bit pattern for every NaN, so that equal columns are equal bytes.
         bits = np.nan_to_num(values[:, i], nan=np.inf).tobytes()
         same.setdefault(hash(bits), []).append(i)
-    if stuck := {i: run for i, run in runs.items() if run >= _STUCK_RUN}:
-        problem = f"SENSORS the same value up to {max(stuck.values())} readings in a row"
-        add("stuck", list(stuck), sum(stuck.values()), problem)
     if far:
         number = sum(one for one, _ in far.values())
         worst = max(far, key=lambda i: abs(far[i][1] - median[i]))
         problem = f"{number} {'reading is' if number == 1 else 'readings are'} more than {_FAR:g} "
         problem += "interquartile ranges from the sensor's median, for example "
         problem += f"{far[worst][1]:g} at {ids[worst]} (median {median[worst]:g})"
-        add("far outside", list(far), number, problem)
+        found.append(suspicion("far outside", table, list(far), number, problem))
     level = float(np.median(np.abs(median[enough]))) if len(enough) >= 3 else 0.0
     ratio = np.abs(median) / (level or np.nan)
     odd = np.flatnonzero((ratio > _OTHER_UNIT) | ((ratio > 0) & (ratio < 1 / _OTHER_UNIT))).tolist()
     if odd:
         problem = "SENSORS a level a hundred times that of the others or a hundredth of it; the "
-        add("another level", odd, count[odd].sum(), problem + "unit may be another")
+        problem += "unit may be another"
+        found.append(suspicion("another level", table, odd, count[odd].sum(), problem))
     if whole and 2 * len(whole) <= len(enough):
         problem = "SENSORS whole numbers only, where others have decimals"
-        add("rounded", whole, count[whole].sum(), problem)
+        found.append(suspicion("rounded", table, whole, count[whole].sum(), problem))
     if twins := [i for group in same.values() if len(group) > 1 for i in group]:
         problem = f"{len(twins)} sensors have exactly the readings of another"
-        add("repeated", twins, count[twins].sum(), problem)
-    return tuple(found)
-
-
-def _longest_run(known: NDArray[np.float64]) -> int:
-    """The longest run of one value, unless the sensor often shows it (rain is mostly zero)."""
-    ends = np.flatnonzero(np.concatenate([known[1:] != known[:-1], [True]]))
-    lengths = np.diff(ends, prepend=-1)
-    longest = int(np.argmax(lengths))
-    run, shown = int(lengths[longest]), int((known == known[ends[longest]]).sum())
-    # A constant sensor is told of elsewhere.
-    return 0 if shown > 2 * run or run == len(known) else run
+        found.append(suspicion("repeated", table, twins, count[twins].sum(), problem))
+    return found

@@ -16,7 +16,13 @@ from flfl.io.grid import Grid
 
 Layout = Literal["wide", "long"]
 By = Literal["slot", "sensor", "cell"]
-FLAGS = ("observed", "recovered", "refused")
+FLAGS = ("observed", "recovered", "refused", "extrapolated")
+"""What a cell of a filled table is; an extrapolated one lies in a slot that nobody observed."""
+FILLED = ("recovered", "extrapolated")
+"""Those that hold a value which nobody measured."""
+
+NOBODY = "nobody observed this slot"
+"""Why a cell is refused in a slot without a single reading in the whole network."""
 
 
 @dataclass(frozen=True, eq=False)

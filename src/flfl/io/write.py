@@ -25,9 +25,10 @@ from flfl.io.files import (
     suffix_of,
     write_files,
 )
+from flfl.io.grid import unseen
 from flfl.io.parquet import parquet_writer
 from flfl.io.sensors import Sensors
-from flfl.io.table import FLAGS, LongColumn, Table
+from flfl.io.table import FILLED, FLAGS, LongColumn, Table
 from flfl.io.times import time_texts
 
 Array = NDArray[np.float64]
@@ -50,18 +51,28 @@ class Provenance:
     method, run_id : str
     limits : (float, float)
         Between which numbers a recovered value lies, also when it has been rounded.
+    observed : array, optional
+        Which slots somebody in the network observed; None: as the table tells.
     """
 
     reasons: NDArray[np.object_] | pd.DataFrame
     method: str
     run_id: str
     limits: tuple[float, float] = (-np.inf, np.inf)
+    observed: NDArray[np.bool_] | None = None
 
 
-def flags_of(table: Table, values: Numbers) -> NDArray[np.object_]:
-    """Say of every cell, time x sensor, whether it was observed, recovered or refused (NaN)."""
+def flags_of(
+    table: Table, values: Numbers, observed: NDArray[np.bool_] | None = None
+) -> NDArray[np.object_]:
+    """Say of every cell, time x sensor, what it is: one of `FLAGS`. NaN is refused.
+
+    ``observed``: which slots somebody observed, where the table is only a part of the network.
+    """
     refused = np.isnan(np.asarray(values, dtype=np.float64))
-    return np.array(FLAGS, dtype=object)[np.where(table.known, 0, np.where(refused, 2, 1))]
+    seen = unseen(table.known, table.positions) == 0 if observed is None else observed
+    filled = np.where(refused, 2, np.where(seen, 1, 3)[:, None])
+    return np.array(FLAGS, dtype=object)[np.where(table.known, 0, filled)]
 
 
 def check_outputs(
@@ -110,7 +121,8 @@ def write_result(
     texts, said = CellTexts(table, filled, known, limits), {}
     writers: dict[str | Path, Writer] = {}
     if flags_path is not None or suffix_of(filled_path or "") in NETCDF_SUFFIXES:
-        said["flag"] = flags = flags_of(table, filled)
+        seen = None if provenance is None else provenance.observed
+        said["flag"] = flags = flags_of(table, filled, seen)
         for name, bound in (("lower", lower), ("upper", upper)):
             said[name] = np.where(known, np.nan, np.nan if bound is None else bound)
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
@@ -125,7 +137,7 @@ def write_result(
         writers[filled_path] = _writer(filled_path, texts, long)
     if flags_path is not None:
         if provenance is not None:
-            said["method"] = np.where(flags == "recovered", provenance.method, "").astype(object)
+            said["method"] = np.where(np.isin(flags, FILLED), provenance.method, "").astype(object)
             said["reason"] = np.where(flags == "refused", np.asarray(provenance.reasons), "")
             said["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
         more = [LongColumn(name, "cell", cells) for name, cells in said.items()]

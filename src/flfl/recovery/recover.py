@@ -23,7 +23,8 @@ from flfl.estimators.saved_model import Remembered
 from flfl.io.grid import Grid
 from flfl.io.read import from_frame, read_readings, with_time_index
 from flfl.io.sensors import Sensors, read_sensors
-from flfl.io.table import Table
+from flfl.io.suspicions import find_faults
+from flfl.io.table import FILLED, Table
 from flfl.io.write import flags_of
 from flfl.methods import find
 from flfl.protocol.finish import published
@@ -31,7 +32,7 @@ from flfl.protocol.network import posterior
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import selftest
 from flfl.recovery.result import Recovery
-from flfl.recovery.rules import NO_ESTIMATE, Rules
+from flfl.recovery.rules import NO_ESTIMATE, Rules, caution, fault_notes, treated
 from flfl.recovery.selftest import SITE
 
 Array = NDArray[np.float64]
@@ -58,7 +59,9 @@ def recover(
     options: Mapping[str, Any] | None = None,
     max_gap: int | str | pd.Timedelta | None = None,
     min_readings: int = 0,
+    extrapolate: int = 0,
     bounds: tuple[float | None, float | None] | None = None,
+    suspicious: Literal["keep", "missing"] = "keep",
     self_test: bool = True,
     warm_start: Remembered | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -84,8 +87,11 @@ def recover(
         :class:`~flfl.config.MethodSettings`. None: the method's own default. So is ``n_regions``.
     options : mapping, optional
         Further settings of another method.
-    max_gap, min_readings, bounds
+    max_gap, min_readings, extrapolate, bounds
         What is left empty, and the limits of what is filled; see :class:`~flfl.recovery.Rules`.
+    suspicious : "keep" or "missing"
+        Readings that are probably faults (`suspicious` of the result) are used as they are, or
+        treated as missing: a code such as -99.9, a stuck sensor, a change of level.
     self_test : bool
         Score the method on readings hidden from it (a method that does not hold any out by itself
         is fitted twice, and both runs count in the traffic).
@@ -120,8 +126,11 @@ def recover(
         **(options or {}),
     }
     given = {name: value for name, value in given.items() if value is not None}
-    limits = {"max_gap": max_gap, "min_readings": min_readings, "bounds": bounds}
-    settings = {"method": method, "seed": seed, **given, **limits}
+    limits = {
+        "max_gap": max_gap, "min_readings": min_readings, "extrapolate": extrapolate,
+        "bounds": bounds,
+    }  # fmt: skip
+    settings = {"method": method, "seed": seed, **given, **limits, "suspicious": suspicious}
     rules = Rules.check(limits)
     hooks: dict[str, Any] = {"progress": progress}
     if warm_start is not None:
@@ -132,6 +141,8 @@ def recover(
         table = read_readings(readings)
     else:
         table = readings if isinstance(readings, Table) else from_frame(readings)
+    faults = find_faults(table)
+    table = treated(table, faults, suspicious)
     known = Sensors.of_table(table) if sensors is None else sensors
     if isinstance(known, str | Path):
         known = read_sensors(known, table.sensor_ids)
@@ -153,12 +164,13 @@ def recover(
     # The method's own intervals, or else the self-test's error quantile around each value.
     reach = np.full(values.shape[1], np.nan) if test.width is None else test.width
     lower, upper = (
-        np.where(flags == "recovered", np.clip(bound, *rules.bounds), values)
+        np.where(np.isin(flags, FILLED), np.clip(bound, *rules.bounds), values)
         for bound in model.interval() or (values - reach, values + reach)
     )
     owners = _sites(model, network, table)
+    warning = caution(faults, table) if suspicious == "keep" else ""
     shared = model.traffic_.numbers > 0 and len(set(owners) - {""}) > 1
-    notes = [*table.notes, *network.notes, *rules.notes(table)]
+    notes = [*table.notes, *network.notes, *rules.notes(table), *fault_notes(faults, suspicious)]
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")
     if self_test and not test.overall:
@@ -183,7 +195,8 @@ def recover(
         scores=test.overall,
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
-        verdict=selftest.verdict(test, label, shared),
+        verdict=warning + selftest.verdict(test, label, shared),
+        suspicious=faults,
         added_error=pd.Series(added, columns),
         traffic=model.traffic_ if test.traffic is None else _both(model.traffic_, test.traffic),
         seconds=time.perf_counter() - start,

@@ -14,7 +14,8 @@ import pandas as pd
 from flfl.errors import InputError
 from flfl.estimators.saved_model import Remembered
 from flfl.io.sensors import Sensors
-from flfl.io.table import FLAGS, Table
+from flfl.io.suspicions import Suspicion
+from flfl.io.table import FILLED, FLAGS, Table
 from flfl.io.write import Provenance, write_result
 from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
@@ -47,7 +48,8 @@ class Recovery:
     ----------
     values, flags, reasons : DataFrame
         Time x sensor: observed values as they were, recovered ones filled in, refused NaN; whether
-        each is ``observed``, ``recovered`` or ``refused``; why it was refused.
+        each is ``observed``, ``recovered``, ``refused`` or, in a slot that nobody observed,
+        ``extrapolated``; why it was refused.
     lower, upper : DataFrame
         Interval of each recovered value (the value where observed, NaN where refused).
     scores, by_gap_length, by_sensor, verdict
@@ -62,8 +64,8 @@ class Recovery:
         the coordinator; the owner of each sensor that took part.
     settings, rules, run_id
         What was given; the same for the same readings, settings and version.
-    table, sensors, unit, notes
-        What was recovered, as it was understood.
+    table, sensors, unit, notes, suspicious
+        What was recovered, as it was understood; readings in it that are probably faults.
     remembered, published
         ``flfl`` only: the finished run, for ``warm_start`` and :func:`~flfl.save_model`; a table
         filled from noisy copies, without a clean reading.
@@ -93,11 +95,17 @@ class Recovery:
     published: pd.DataFrame | None = None
     secure: bool = False
     notes: tuple[str, ...] = ()
+    suspicious: tuple[Suspicion, ...] = ()
 
     @property
     def provenance(self) -> Provenance:
         """What a file says of every cell besides its value and its interval."""
         return Provenance(self.reasons, self.method, self.run_id, self.rules.bounds)
+
+    @property
+    def treatment(self) -> str:
+        """What was done with suspicious readings: ``keep`` or ``missing``."""
+        return str(self.settings.get("suspicious", "keep"))
 
     def count(self, flag: str) -> int:
         """How many cells carry the flag."""
@@ -136,6 +144,7 @@ class Recovery:
             "sites": len(set(self.sites) - {""}),
             **{flag: int((cells == flag).sum()) for flag in FLAGS},
             "refusals": count_reasons(self.reasons.to_numpy()),
+            "suspicious": [one.as_dict() for one in self.suspicious],
             "rounds": self.traffic.rounds,
             "exchanges": dict(self.traffic.exchanges),
             "seconds": round(self.seconds, 3),
@@ -191,7 +200,7 @@ class Recovery:
             from matplotlib import pyplot
         except ImportError:
             raise InputError("a plot needs matplotlib", remedy="pip install matplotlib") from None
-        filled = self.flags == "recovered"
+        filled = self.flags.isin(FILLED)
         name = filled.any().idxmax() if sensor is None else sensor
         if name not in self.values.columns:
             raise InputError(f"there is no sensor {name!r}", where="sensor")

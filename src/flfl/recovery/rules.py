@@ -15,7 +15,9 @@ from pydantic import AfterValidator
 from flfl.config import Settings, Whole
 from flfl.errors import InputError
 from flfl.io.columns import listing
-from flfl.io.table import Table
+from flfl.io.grid import unseen
+from flfl.io.suspicions import Suspicion, without_faults
+from flfl.io.table import NOBODY, Table
 
 Array = NDArray[np.float64]
 
@@ -69,8 +71,9 @@ class Rules(Settings):
     """When a cell is refused, and where recovered values must lie. Observed ones are always kept.
 
     Gaps longer than ``max_gap`` are refused whole: a number of slots, or a duration such as
-    ``"6h"`` or ``"2d"``. Sensors with fewer than ``min_readings`` stay unfilled. ``bounds`` are the
-    physical limits of what is measured, from a pair in which None is an open end.
+    ``"6h"`` or ``"2d"``. Sensors with fewer than ``min_readings`` stay unfilled. A slot that nobody
+    observed is refused, unless it is within ``extrapolate`` slots of one that somebody did.
+    ``bounds`` are the physical limits of what is measured, from a pair; None is an open end.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class Rules(Settings):
 
     max_gap: Annotated[Any, AfterValidator(_gap)] = None
     min_readings: Whole = 0
+    extrapolate: Whole = 0
     bounds: Annotated[Any, AfterValidator(_limits)] = (-np.inf, np.inf)
 
     def reasons(self, table: Table) -> NDArray[np.object_]:
@@ -105,6 +109,7 @@ class Rules(Settings):
             slots = f" slot{'s' * (given != '1')}" if given.isdecimal() else ""
             long = gap_lengths(table.known, table.positions) > steps
             why[long] = f"gap longer than {given}{slots}"
+        why[unseen(table.known, table.positions) > self.extrapolate] = NOBODY
         why[:, readings < self.min_readings] = TOO_FEW
         why[:, readings == 0] = NO_READING
         why[table.known] = ""
@@ -119,6 +124,31 @@ class Rules(Settings):
             return []
         names = listing(table.values.columns[np.flatnonzero(outside.any(axis=0))])
         return [f"{int(outside.sum())} readings lie outside the bounds and are kept: {names}"]
+
+
+def treated(table: Table, faults: Sequence[Suspicion], suspicious: str) -> Table:
+    """The table as it is used: probable faults kept, or missing."""
+    if suspicious not in ("keep", "missing"):
+        problem = f"{suspicious!r} is not a way to treat suspicious readings"
+        raise InputError(problem, where="suspicious", remedy="Give keep or missing")
+    return without_faults(table, faults) if suspicious == "missing" else table
+
+
+def fault_notes(faults: Sequence[Suspicion], suspicious: str) -> list[str]:
+    """What the readings are suspected of, and what was done with them."""
+    # Of a constant sensor the table's own notes tell.
+    said = [f"Suspicious: {one.sentence}" for one in faults if one.kind != "flat"]
+    kept = "Suspicious readings were used as they are; suspicious=missing treats them as missing."
+    number = sum(one.readings for one in faults)
+    gone = f"{number} suspicious reading{'s' * (number != 1)} treated as missing."
+    return [*said, kept if suspicious == "keep" else gone] if faults else []
+
+
+def caution(faults: Sequence[Suspicion], table: Table) -> str:
+    """What to look at before any score, where more than a few readings are probably faults."""
+    share = sum(one.readings for one in faults) / table.known.sum()
+    words = f"{100 * share:.0f} % of the readings are probably faults and were used as they are: "
+    return f"{words}look at them first. " if share >= 0.01 else ""
 
 
 def count_reasons(reasons: NDArray[np.object_]) -> dict[str, int]:

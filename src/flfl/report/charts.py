@@ -142,6 +142,10 @@ def _draw_series(chart: Chart, axis: Axis) -> None:
         x0="x0", x1="x1", source=_empty("refused", "x0", "x1"), name="draw-refused",
         hatch_pattern="right_diagonal_line", hatch_scale=8, hatch_weight=1, line_width=0,
     )  # fmt: skip
+    chart.vstrip(
+        x0="x0", x1="x1", source=_empty("extrapolated", "x0", "x1"), name="draw-extrapolated",
+        line_width=0,
+    )  # fmt: skip
     chart.patch("x", "y", source=_empty("band", "x", "y"), name="draw-band", line_width=0)
     chart.line("x", "y", source=_empty("line", "x", "y"), name="draw-line", line_width=1.5)
     when = ("at", "@x{%F %H:%M}" if axis.is_time else "@x{0.[000]}")

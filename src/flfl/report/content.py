@@ -13,6 +13,7 @@ from flfl.io.sensors import Sensors
 from flfl.io.table import FLAGS, Table
 from flfl.methods import Method, find
 from flfl.recovery import Recovery
+from flfl.recovery.rules import fault_notes
 from flfl.recovery.selftest import ALONE, SITE, span
 
 Rows = list[tuple[str, ...]]
@@ -107,7 +108,9 @@ def content_of(
     summary = result.summary()
     from flfl.io.inspection import inspect_table
 
-    understood = list(inspect_table(table, sensors).understood())
+    *suspected, treated = fault_notes(result.suspicious, result.treatment) or [""]
+    apart = {*suspected, treated}
+    understood = [s for s in inspect_table(table, sensors).understood() if s not in apart]
     said = (result.verdict, what_left(summary, find(result.method)))
     gaps = result.by_gap_length
     first, last = (_when(table.values.index[i]) for i in (0, -1))
@@ -116,6 +119,10 @@ def content_of(
         "subtitle": f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
         f" {count(summary['slots'], 'slot')} from {first} to {last}",
         "verdict": [text for text in said if text],
+        "suspicious": [one.sentence for one in result.suspicious],
+        "treated": treated,
+        "extrapolated": summary["extrapolated"],
+        "counted": [*(flag for flag in FLAGS if flag != "extrapolated" or summary[flag]), "hidden"],
         "tiles": _tiles(result, summary),
         "methods": [WAYS.get(name, name) for name in gaps[0].mae] if gaps else [],
         "overall": [
@@ -135,7 +142,7 @@ def content_of(
             (name, "-" if value is None else str(value)) for name, value in settings.items()
         ],
         "understood": understood,
-        "notes": [note for note in summary["notes"] if note not in understood],
+        "notes": [note for note in summary["notes"] if note not in {*understood, *apart}],
         "about": [
             ("Run", result.run_id),
             ("Method", result.method),
@@ -168,6 +175,8 @@ def _tiles(result: Recovery, summary: Mapping[str, Any]) -> Rows:
     cells = max(summary["sensors"] * summary["slots"], 1)
     tiles: Rows = []
     for flag in FLAGS:
+        if flag == "extrapolated" and not summary[flag]:
+            continue
         shown = f"{summary[flag]:,}".replace(",", "\u202f")
         tiles.append((shown, f"{flag}, {100 * summary[flag] / cells:.1f} %"))
     if result.scores:

@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.io.table import FLAGS
+from flfl.io.table import FILLED, FLAGS
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int32]
 
+_REFUSED, _FILLED = FLAGS.index("refused"), [FLAGS.index(flag) for flag in FILLED]
 _MOST_DECIMALS = 9
 _LARGEST = 2**31 - 1
 _STEPS_IN_SPREAD = 1000
@@ -35,21 +36,21 @@ def pack(values: Array, codes: NDArray[np.uint8], lower: Array, upper: Array) ->
     """Pack tables of slots x sensors; ``codes`` count along ``FLAGS``.
 
     ``streams``: ``flags`` (a byte for each cell), ``values`` (cells that are not refused),
-    ``below`` and ``above`` (recovered cells: from the value to the ends of its interval), each
+    ``below`` and ``above`` (filled cells: from the value to the ends of its interval), each
     sensor by sensor, deflated, in base64. ``decimals``: None where values travel as float32.
     """
     decimals = tuple(
-        _decimals(column[code == 0], column[code <= 1])
+        _decimals(column[code == 0], column[code != _REFUSED])
         for column, code in zip(values.T, codes.T, strict=True)
     )
-    filled = codes.T == 1
+    filled = np.isin(codes.T, _FILLED)
     low, high = (np.where(np.isfinite(end), end, values).T for end in (lower, upper))
     middle = [_whole(row, d) for row, d in zip(values.T, decimals, strict=True)]
     below = [_reach(row, m, d, -1) for row, m, d in zip(low, middle, decimals, strict=True)]
     above = [_reach(row, m, d, +1) for row, m, d in zip(high, middle, decimals, strict=True)]
     streams = {
         "flags": _text(codes.T.astype(np.uint8).tobytes()),
-        "values": _stream(row[code <= 1] for row, code in zip(middle, codes.T, strict=True)),
+        "values": _stream(row[code != _REFUSED] for row, code in zip(middle, codes.T, strict=True)),
         "below": _stream(row[here] for row, here in zip(below, filled, strict=True)),
         "above": _stream(row[here] for row, here in zip(above, filled, strict=True)),
     }
@@ -173,8 +174,8 @@ def coverage(codes: NDArray[np.uint8], places: Array, step: float) -> NDArray[np
     slots = np.bincount(column, minlength=columns)
     starts = np.flatnonzero(np.diff(column, prepend=-1))
     recovered, refused = (
-        np.ceil(LEVELS * np.add.reduceat(codes == code, starts, dtype=int).T / slots[slots > 0])
-        for code in (1, 2)
+        np.ceil(LEVELS * np.add.reduceat(cells, starts, dtype=int).T / slots[slots > 0])
+        for cells in (np.isin(codes, _FILLED), codes == _REFUSED)
     )
     cells = np.full((rows, columns), NOTHING, dtype=np.uint8)
     cells[:, slots > 0] = recovered + (LEVELS + 1) * refused

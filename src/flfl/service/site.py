@@ -20,15 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from flfl.config import SiteSettings, read_settings
 from flfl.ensemble.recovery import Recovered
 from flfl.errors import FLFLError, InputError
+from flfl.protocol import client as protocol
 from flfl.protocol.client import Client
 from flfl.protocol.copy_store import CopyError
 from flfl.protocol.finish import finish_at_home, finish_run, own_part
 from flfl.protocol.journal import DurableSite, Journal, JournalError
+from flfl.protocol.network import Network
 from flfl.protocol.owner import Owner
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.session import Site
@@ -75,6 +78,12 @@ class Finished(Running):
 
 
 State = Waiting | Running
+
+
+def _public(client: Client) -> Network:
+    """What a finished run has made public."""
+    assert isinstance(client.state, protocol.Finished)
+    return client.state.network
 
 
 class SiteService:
@@ -289,17 +298,20 @@ class SiteService:
         if not isinstance(state, Finished):
             if not (self._folder(agreement.run) / WRITTEN).exists():
                 result = finish_run(state.client, effort_of(self.settings, agreement.grid))
-                self._write(agreement, self._readings(agreement), result)
+                self._write(agreement, self._readings(agreement), result, _public(state.client))
                 _LOG.info("run %s is done: %s", agreement.run, self.settings.out.file)
             self.runs += 1
         self._report("done", agreement.run)
         return Finished(agreement, state.client, state.journal, state.responder)
 
-    def _write(self, agreement: Agreement, taken: Snapshot, result: Recovered) -> None:
+    def _write(
+        self, agreement: Agreement, taken: Snapshot, result: Recovered, network: Network
+    ) -> None:
         """Write the owner's own files."""
         from flfl.service.tables import write_tables
 
-        write_tables(self.settings.out, taken, agreement.grid, result)
+        seen = np.asarray(network.known.any(axis=0))
+        write_tables(self.settings.out, taken, agreement.grid, result, seen, agreement.run)
         save_bytes(self._folder(agreement.run) / WRITTEN, b"")
 
     def _ended(self, message: Message) -> State:
@@ -326,7 +338,8 @@ class SiteService:
         # What it released in earlier runs is still in the sums, and is taken off them.
         own = own_part(table, network, self.home.copier.store)
         effort, choices = effort_of(self.settings, agreement.grid), network.plan.units()
-        self._write(agreement, taken, finish_at_home(table, effort, choices, network, own))
+        result = finish_at_home(table, effort, choices, network, own)
+        self._write(agreement, taken, result, network)
         _LOG.info("joined run %s: %s", agreement.run, self.settings.out.file)
 
     def _set_aside(self, message: Message) -> State:

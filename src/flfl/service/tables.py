@@ -14,11 +14,12 @@ from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.recovery import Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
+from flfl.io.grid import unseen
 from flfl.io.layouts import SENTINELS, Rules
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
-from flfl.io.table import Table
-from flfl.io.write import write_result
+from flfl.io.table import NOBODY, Table
+from flfl.io.write import Provenance, write_result
 from flfl.service.grid import TimeGrid
 from flfl.service.home import Snapshot
 
@@ -134,8 +135,18 @@ def _query(settings: ReadingSettings) -> Table:
     return to_table(columns, Rules.check(_rules(settings)))
 
 
-def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Recovered) -> None:
-    """The owner's own files, from its readings and what was recovered of sensors that have any."""
+def write_tables(
+    out: OutSettings,
+    taken: Snapshot,
+    grid: TimeGrid,
+    result: Recovered,
+    others: NDArray[np.bool_],
+    run: str,
+) -> None:
+    """The owner's own files, from its readings and what was recovered of sensors that have any.
+
+    ``others``: in which slots the network has readings, as far as that is public.
+    """
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
     known = table.known
@@ -146,7 +157,14 @@ def write_tables(out: OutSettings, taken: Snapshot, grid: TimeGrid, result: Reco
         return filled
 
     estimate, lower, upper = whole(result.estimate), whole(result.lower), whole(result.upper)
-    values = np.where(known, table.values.to_numpy(), estimate)
-    lower = np.where(known, values, np.minimum(lower, estimate))
-    upper = np.where(known, values, np.maximum(upper, estimate))
-    write_result(out.file, out.flags, table, values, lower, upper)
+    seen = np.pad(others, (0, len(known) - len(others)))
+    away = unseen(np.column_stack([known, seen]), table.positions)
+    reasons = np.full(known.shape, "", dtype=object)
+    reasons[away > out.extrapolate] = NOBODY
+    reasons[:, ~taken.alive] = "no reading"
+    values = np.where(known, table.values.to_numpy(), np.where(reasons == "", estimate, np.nan))
+    filled = ~known & ~np.isnan(values)
+    lower = np.where(filled, np.minimum(lower, estimate), values)
+    upper = np.where(filled, np.maximum(upper, estimate), values)
+    about = Provenance(np.where(known, "", reasons), "flfl", run, observed=away == 0)
+    write_result(out.file, out.flags, table, values, lower, upper, about)

@@ -31,6 +31,7 @@ class Charts {
     this.#style("draw-line", { line_color: "recovered" });
     this.#style("draw-band", { fill_color: "recovered" }, { fill_alpha: 0.22 });
     this.#style("draw-refused", { fill_color: "hatch", hatch_color: "hatch" }, { fill_alpha: 0.12, hatch_alpha: 0.5 });
+    this.#style("draw-extrapolated", { fill_color: "recovered" }, { fill_alpha: 0.08 });
     for (let i = 0; i < 3; i++) this.#style(`bars-${i}`, { fill_color: `way-${i}` });
     this.#style("map-dots", { line_color: "ink" });
     this.#style("map-chosen", { line_color: "recovered" });
@@ -59,7 +60,7 @@ class Charts {
 
   drawSeries(drawn, range) {
     const text = (values) => values.map((value) => String(Number(value.toPrecision(12))));
-    const { observed, recovered, line, band, refused } = drawn;
+    const { observed, recovered, line, band, refused, extrapolated } = drawn;
     this.model("observed").data = { ...observed, text: text(observed.y) };
     this.model("recovered").data = {
       x: recovered.x, y: recovered.y,
@@ -69,6 +70,7 @@ class Charts {
     this.model("line").data = line;
     this.model("band").data = band;
     this.model("refused").data = refused;
+    this.model("extrapolated").data = extrapolated;
     const room = (drawn.high - drawn.low) * 0.06 || Math.abs(drawn.high) * 0.1 || 1;
     if (Number.isFinite(drawn.low)) {
       this.model("series").y_range.setv({ start: drawn.low - room, end: drawn.high + room });

@@ -1,7 +1,8 @@
 "use strict";
 /* Unpacks what packing.py packed. One sensor at a time is spread out into plain arrays. */
 
-const OBSERVED = 0, RECOVERED = 1, REFUSED = 2;
+const OBSERVED = 0, RECOVERED = 1, REFUSED = 2, EXTRAPOLATED = 3;
+const isFilled = (flag) => flag === RECOVERED || flag === EXTRAPOLATED;
 
 async function inflate(text) {
   const letters = atob(text);
@@ -57,7 +58,7 @@ class Readings {
       starts.push({ shown, filled });
       for (let i = sensor * slots; i < (sensor + 1) * slots; i++) {
         if (this.streams.flags[i] !== REFUSED) shown++;
-        if (this.streams.flags[i] === RECOVERED) filled++;
+        if (isFilled(this.streams.flags[i])) filled++;
       }
     }
     return starts;
@@ -80,7 +81,7 @@ class Readings {
       if (flags[t] === REFUSED) continue;
       const whole = values[shown++];
       value[t] = lower[t] = upper[t] = read(whole);
-      if (flags[t] !== RECOVERED) continue;
+      if (!isFilled(flags[t])) continue;
       lower[t] = decimals === null ? read(below[filled]) : read(whole - below[filled]);
       upper[t] = decimals === null ? read(above[filled]) : read(whole + above[filled]);
       filled++;

@@ -24,7 +24,7 @@ function firstAtLeast(sorted, wanted) {
 function seriesView(places, series, from, to) {
   const exact = to - from <= MOST_EXACT;
   const drawn = exact ? everySlot(places, series, from, to) : buckets(places, series, from, to);
-  return { ...drawn, exact, slots: to - from, refused: refusedStrips(places, series.flags, from, to), ...extent(series, from, to) };
+  return { ...drawn, exact, slots: to - from, refused: strips(places, series.flags, REFUSED, from, to), extrapolated: strips(places, series.flags, EXTRAPOLATED, from, to), ...extent(series, from, to) };
 }
 
 function emptyDrawing() {
@@ -39,7 +39,7 @@ function emptyDrawing() {
 function everySlot(places, series, from, to) {
   const drawn = emptyDrawing();
   for (let t = from; t < to; t++) {
-    const filled = series.flags[t] === RECOVERED;
+    const filled = isFilled(series.flags[t]);
     if (series.flags[t] === OBSERVED) add(drawn.observed, places[t], series.value[t]);
     if (filled) {
       add(drawn.recovered, places[t], series.value[t]);
@@ -48,12 +48,12 @@ function everySlot(places, series, from, to) {
     }
     // A recovered stretch is tied to the observed values at its ends, so that one slot shows too.
     const besideFilled = series.flags[t] === OBSERVED &&
-      (series.flags[t - 1] === RECOVERED || series.flags[t + 1] === RECOVERED);
+      (isFilled(series.flags[t - 1]) || isFilled(series.flags[t + 1]));
     if (filled || besideFilled) {
       add(drawn.line, places[t], series.value[t]);
       drawn.edges.push([places[t], series.lower[t], series.upper[t]]);
     }
-    const broken = t + 1 < to && !filled && series.flags[t + 1] !== RECOVERED;
+    const broken = t + 1 < to && !filled && !isFilled(series.flags[t + 1]);
     if (broken || series.flags[t] === REFUSED) breakLine(drawn);
   }
   return finish(drawn);
@@ -65,13 +65,13 @@ function buckets(places, series, from, to) {
   // Buckets begin at multiples of their width, so that panning does not make them flicker.
   for (let start = Math.floor(from / width) * width; start < to; start += width) {
     const cells = [Math.max(start, 0), Math.min(start + width, series.flags.length)];
-    for (const t of extremes(series, OBSERVED, ...cells)) add(drawn.observed, places[t], series.value[t]);
-    const ends = extremes(series, RECOVERED, ...cells);
+    for (const t of extremes(series, (flag) => flag === OBSERVED, ...cells)) add(drawn.observed, places[t], series.value[t]);
+    const ends = extremes(series, isFilled, ...cells);
     if (!ends.length) { breakLine(drawn); continue; }
     for (const t of ends) add(drawn.line, places[t], series.value[t]);
     let low = Infinity, high = -Infinity;
     for (let t = cells[0]; t < cells[1]; t++) {
-      if (series.flags[t] !== RECOVERED) continue;
+      if (!isFilled(series.flags[t])) continue;
       low = Math.min(low, series.lower[t]);
       high = Math.max(high, series.upper[t]);
     }
@@ -80,11 +80,11 @@ function buckets(places, series, from, to) {
   return finish(drawn);
 }
 
-/* The slots of the least and the greatest value with this flag, in time order. */
-function extremes(series, flag, from, to) {
+/* The slots of the least and the greatest value with such a flag, in time order. */
+function extremes(series, wanted, from, to) {
   let least = -1, greatest = -1;
   for (let t = from; t < to; t++) {
-    if (series.flags[t] !== flag) continue;
+    if (!wanted(series.flags[t])) continue;
     if (least < 0 || series.value[t] < series.value[least]) least = t;
     if (greatest < 0 || series.value[t] > series.value[greatest]) greatest = t;
   }
@@ -120,18 +120,18 @@ function finish(drawn) {
   return { observed, recovered, line, band };
 }
 
-/* From half a step before each refused stretch to half a step after it. */
-function refusedStrips(places, flags, from, to) {
-  const strips = { x0: [], x1: [] };
+/* From half a step before each stretch with a flag to half a step after it. */
+function strips(places, flags, flag, from, to) {
+  const found = { x0: [], x1: [] };
   const between = (t) => (places[Math.max(t - 1, 0)] + places[Math.min(t, places.length - 1)]) / 2;
   for (let t = from; t < to; t++) {
-    if (flags[t] !== REFUSED) continue;
+    if (flags[t] !== flag) continue;
     const start = t;
-    while (t + 1 < to && flags[t + 1] === REFUSED) t++;
-    strips.x0.push(between(start));
-    strips.x1.push(between(t + 1));
+    while (t + 1 < to && flags[t + 1] === flag) t++;
+    found.x0.push(between(start));
+    found.x1.push(between(t + 1));
   }
-  return strips;
+  return found;
 }
 
 /* The least and the greatest of what is drawn, intervals included. */
