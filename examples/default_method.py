@@ -2,7 +2,7 @@
 
 What a site does and what everybody computes stand one after the other; a test holds the package
 equal to it. Left out: vote, season, pilot, secure sums (they open to the same totals), checks of
-hostile input; at home the sensors' own states, stacking, trees and intervals. Rows are sensors.
+hostile input; at home the joint models, stacking, trees and intervals. Rows are sensors.
 """
 
 import numpy as np

@@ -63,6 +63,8 @@ PUBLISHED_DIGITS = 6
 
 # --- shared model (model) -------------------------------------------------------------------------
 
+SLOTS_A_FACTOR = 20
+"""Slots that the network needs for each factor: with 10, short tables gain less (california_pm25)."""
 HARMONICS = 6
 """Harmonics of a season: those of twelve months are a mean for every month."""
 SEASON_RIDGE = 2.0
@@ -116,14 +118,18 @@ SITE_STEPS, SITE_STEPS_SHORT, SITE_LONG = 6, 12, 3000
 SITE_FACTOR, SITE_CHUNK, SITE_OVERLAP = 2.5, 64, 12
 """How far such a step overshoots, and the pieces of a series that run side by side (for speed)."""
 
+SITE_GROUP = 16
+"""Sensors of a joint model at the most."""
+LEARN_SLOTS = 3000
+"""Slots of a longer table on which models are learned at home (for speed)."""
+FOLLOW_STEPS = 2
+"""Regressions of clean readings on what the network says, each with the noise of the last."""
 PERSONAL_STEPS, PERSONAL_FACTOR = 5, 3.0
 """Smoothing passes of the personal model; how far each refit overshoots (EM steps are short)."""
 PERSONAL_MANY, PERSONAL_FEW_STEPS = 4, 3
-"""An owner of fewer sensors refits its loadings without own states only so often, and plainly."""
-PERSONAL_LEAST_NOISE, PERSONAL_MOST_MEMORY = 2e-3, 0.995
-"""Least noise of a sensor relative to its mean square, and the longest memory of its own state."""
-PERSONAL_MEMORY, PERSONAL_SLOW = 0.8, 0.7
-"""At the start: memory of a sensor's own state, and its share of what the factors leave open."""
+"""An owner of fewer sensors refits its loadings only so often, and plainly."""
+PERSONAL_LEAST_NOISE = 2e-3
+"""Least noise of a sensor relative to its mean square."""
 PULL_REACH = 6
 """Slots to either side to which the pull of a reading on the curve is followed."""
 

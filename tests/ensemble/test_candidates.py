@@ -7,7 +7,8 @@ import pytest
 
 from flfl.ensemble import boosting, personal
 from flfl.ensemble import candidates as local
-from flfl.ensemble.personal import Curve, Shared
+from flfl.ensemble.joint import Curve, Joint
+from flfl.ensemble.personal import Shared
 from flfl.model import kalman_em
 from flfl.model.state_space import Dynamics
 
@@ -29,8 +30,14 @@ def network(common):
 
 
 def curves(Y, J, shared):
-    """The personal finish with own states and without, for parameters that stay as they are."""
-    return [personal.finish(Y, J, shared, own, steps=1)[0] for own in (True, False)]
+    """The network followed and finished, for parameters that stay as they are."""
+    start = shared.P, Joint((np.arange(len(Y)),), (dynamics_of(len(Y)),))
+    followed, _ = personal.follow(Y, J, shared, start)
+    return followed, personal.finish(Y, J, shared, steps=1)[0]
+
+
+def dynamics_of(m):
+    return kalman_em.Dynamics(0.9 * np.eye(m), 0.1 * np.eye(m), 0.1 * np.ones(m))
 
 
 def part_of(shared, rows):
@@ -40,7 +47,7 @@ def part_of(shared, rows):
 
 
 def made_of(Y, J, shared, dynamics=None):
-    return local.candidates(Y, J, *curves(Y, J, shared), dynamics)
+    return local.candidates(Y, J, curves(Y, J, shared), dynamics)
 
 
 def test_no_candidate_sees_its_own_reading(site):
@@ -144,14 +151,14 @@ def test_what_a_reading_does_to_the_curve_beside_it_is_taken_back(site):
         curve, plain = curves(Y, J, shared)
         both = curve, Curve(curve.mean, curve.loo, curve.loo_var, 0 * curve.fall)
         for one in both:
-            made = local.candidates(Y, J, one, plain, (DYNAMICS, DYNAMICS))
+            made = local.candidates(Y, J, (one, plain), (JOINT, JOINT))
             seen.append([*made.near_residual.value[:, :, 0, 140].ravel(), *made.slopes[:, 0, 140]])
     told, untold = (np.abs(np.subtract(seen[n + 2], seen[n])).max() for n in (0, 1))
     # Without knowing how the pull falls off, trees would read the reading from its neighbours.
     assert told < 0.03 < 0.05 < untold
 
 
-DYNAMICS = kalman_em.Dynamics(0.9 * np.eye(3), 0.1 * np.eye(3), 0.1 * np.ones(3))
+JOINT = Joint((np.arange(3),), (dynamics_of(3),))
 
 
 def boost(site, rng, Y=None):

@@ -41,9 +41,9 @@ def package(network):
     y, J, places = network
     calls, finish = [], estimate.finish
 
-    def recorded(Y, used, shared, start=True, steps=None):
+    def recorded(Y, used, shared, start=None, steps=None):
         curve, fitted = finish(Y, used, shared, start, steps)
-        if start is False:
+        if start is None:
             calls.append((used, curve.mean))
         return curve, fitted
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from flfl.ensemble.candidates import estimate_site
+from flfl.ensemble.joint import fit_joint
 from flfl.model import kalman_em as ke
 from flfl.model.state_space import stationary
 
@@ -52,6 +52,9 @@ def test_smoother_equals_dense_conditioning(case, chunk, overlap, tolerance):
     np.testing.assert_allclose(post.mean, mean, atol=tolerance)
     variance = np.array([np.diag(cov[t, :, t]) for t in range(60)]).T
     np.testing.assert_allclose(post.var, variance, atol=tolerance)
+    later = np.array([np.diag(cov[t, :, t + 1]) for t in range(59)]).T
+    np.testing.assert_allclose(post.cross[:, :-1], later, atol=tolerance)
+    assert (post.cross[:, -1] == 0).all()
     for got, a, b in ((post.S11, 1, 1), (post.S10, 1, 0), (post.S00, 0, 0)):
         moment = mean[:, a : 59 + a] @ mean[:, b : 59 + b].T
         moment += sum(cov[t + a, :, t + b] for t in range(59))
@@ -64,7 +67,7 @@ def test_chunks_equal_one_piece(case, N):
     Y, J = np.tile(Y, 2)[:, :N], np.tile(J, 2)[:, :N]
     whole = ke.smooth(Y, J, dyn, chunk=1000)
     parts = ke.smooth(Y, J, dyn, chunk=13, overlap=40)
-    for name in ("mean", "var", "S11", "S10", "S00"):
+    for name in ("mean", "var", "cross", "S11", "S10", "S00"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-8)
 
 
@@ -72,7 +75,7 @@ def test_memory_bound_changes_nothing(case, monkeypatch):
     Y, J, dyn = case
     once = ke.smooth(Y, J, dyn, chunk=10, overlap=8)
     monkeypatch.setattr(ke, "_ROOM", 1)  # one chunk at a time
-    for name in ("mean", "var", "S11", "S10", "S00"):
+    for name in ("mean", "var", "cross", "S11", "S10", "S00"):
         again = getattr(ke.smooth(Y, J, dyn, chunk=10, overlap=8), name)
         np.testing.assert_allclose(again, getattr(once, name), rtol=1e-10, atol=1e-12)
 
@@ -152,25 +155,34 @@ def test_a_series_needs_two_slots():
 
 def test_the_site_model_does_not_depend_on_the_unit(case):
     Y, J, _ = case
-    _, one, one_var, dyn = estimate_site(Y, J)
-    _, ten, ten_var, dyn_ten = estimate_site(10 * Y, J)
-    np.testing.assert_allclose(ten, 10 * one, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(ten_var, 100 * one_var, rtol=1e-6)
-    np.testing.assert_allclose(dyn_ten.S, dyn.in_units(10).S, rtol=1e-6)
+    (one, model), (ten, tenfold) = (fit_joint(unit * Y, J) for unit in (1, 10))
+    np.testing.assert_allclose(ten.loo, 10 * one.loo, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(ten.loo_var, 100 * one.loo_var, rtol=1e-6)
+    expected = model.dynamics[0].in_units(10)
+    np.testing.assert_allclose(tenfold.dynamics[0].S, expected.S, rtol=1e-6)
 
 
 def test_learned_dynamics_can_be_used_again(case):
     Y, J, _ = case
-    _, first, _, dyn = estimate_site(Y, J)
-    _, again, _, same = estimate_site(Y, J, dyn)
-    np.testing.assert_allclose(again, first, atol=1e-9)
-    np.testing.assert_allclose(same.A, dyn.A)
+    first, model = fit_joint(Y, J)
+    again, same = fit_joint(Y, J, model)
+    np.testing.assert_allclose(again.loo, first.loo, atol=1e-9)
+    np.testing.assert_allclose(same.dynamics[0].A, model.dynamics[0].A)
 
 
 def test_sensors_of_a_site_help_each_other():
     rng = np.random.default_rng(3)
     R = rng.standard_normal((1, 500)) + 0.1 * rng.standard_normal((4, 500))
     J = rng.random(R.shape) < 0.7
-    together = np.abs(estimate_site(R, J)[1] - R)[J].mean()
-    alone = np.abs(estimate_site(R[:1], J[:1])[1] - R[:1])[J[:1]].mean()
+    together = np.abs(fit_joint(R, J)[0].loo - R)[J].mean()
+    alone = np.abs(fit_joint(R[:1], J[:1])[0].loo - R[:1])[J[:1]].mean()
     assert together < 0.4 * alone
+
+
+def test_a_hundred_sensors_that_are_alike_are_no_exception():
+    rng = np.random.default_rng(4)
+    Y = rng.standard_normal((110, 3)) @ np.cumsum(rng.standard_normal((3, 400)), axis=1)
+    Y = Y / Y.std() + 0.05 * rng.standard_normal(Y.shape)
+    _, post = ke.fit_kalman_em(Y, rng.random(Y.shape) < 0.8, iterations=5)
+    assert np.isfinite(post.mean).all()
+    assert np.abs(post.mean - Y).mean() < 0.1

@@ -162,7 +162,7 @@ def certain(mean):
     """A posterior without doubt."""
     N, k = mean.shape
     zero = np.zeros((N, k, k))
-    return Posterior(mean, zero, zero[1:], np.zeros((3, k, k)))
+    return Posterior(mean, zero, np.zeros((3, k, k)))
 
 
 def test_known_loadings_are_found_again():

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flfl.constants import LARGEST_RADIUS
+from flfl.model import state_space
 from flfl.model.state_space import Dynamics, first_dynamics, learn, smooth, stationary
 from gaussian import condition, draw_dynamics, path_covariance, rows_of
 
@@ -28,12 +29,36 @@ def test_smoothing_is_conditioning(seed, N, k, seen):
     np.testing.assert_allclose(post.mean.ravel(), mean, atol=1e-9)
     for t in range(N):
         np.testing.assert_allclose(post.cov[t], cov[t, :, t], atol=1e-9)
-    for t in range(N - 1):
-        np.testing.assert_allclose(post.cross[t], cov[t, :, t + 1], atol=1e-9)
     second = cov + np.multiply.outer(post.mean, post.mean)
     now, then = np.arange(N - 1), np.arange(1, N)
     for moment, (s, t) in zip(post.moments, ((then, then), (then, now), (now, now)), strict=True):
         np.testing.assert_allclose(moment, second[s, :, t].sum(axis=0), atol=1e-8)
+
+
+def test_pieces_of_a_long_series_are_as_good_as_the_whole(monkeypatch):
+    rng = np.random.default_rng(1)
+    dynamics, N = draw_dynamics(3, rng), 300
+    B = rng.standard_normal((N, 2, 3)) * (rng.random(N) < 0.8)[:, None, None]
+    seen = B.mT @ B, np.einsum("tqa,tq->ta", B, rng.standard_normal((N, 2)))
+    whole = smooth(*seen, dynamics)
+    monkeypatch.setattr(state_space, "_PIECE", 60)
+    monkeypatch.setattr(state_space, "_OVERLAP", 40)
+    pieces = smooth(*seen, dynamics)
+    for name in ("mean", "cov"):
+        np.testing.assert_allclose(getattr(pieces, name), getattr(whole, name), atol=1e-6)
+    np.testing.assert_allclose(pieces.moments, whole.moments, rtol=1e-6)
+
+
+def test_spreads_and_squares_are_those_of_the_posterior():
+    rng = np.random.default_rng(2)
+    N, k, m = 2500, 2, 3
+    B, P, W = rng.standard_normal((N, k, k)), rng.standard_normal((m, k)), rng.random((m, N))
+    post = smooth(B.mT @ B, rng.standard_normal((N, k)), draw_dynamics(k, rng))
+    np.testing.assert_allclose(
+        post.spread(P), np.einsum("ia,tab,ib->it", P, post.cov, P), atol=1e-10
+    )
+    second = post.cov + post.mean[:, :, None] * post.mean[:, None, :]
+    np.testing.assert_allclose(post.squares(W), np.einsum("it,tab->iab", W, second), rtol=1e-9)
 
 
 def test_smoothing_changes_nothing_that_it_is_given():
@@ -88,5 +113,4 @@ def test_without_observations_the_prior_is_left():
     post = smooth(np.zeros((20, 1, 1)), np.zeros((20, 1)), dynamics)
     assert (post.mean == 0).all()
     np.testing.assert_allclose(post.cov, 1.0)
-    np.testing.assert_allclose(post.cross, 0.5)
     assert post.cov[0, 0, 0] == pytest.approx(1.0)

@@ -16,19 +16,17 @@ from flfl.ensemble.interpolators import (
     krige,
     neighbours,
 )
-from flfl.ensemble.personal import Curve
-from flfl.model.kalman_em import Dynamics, fit_kalman_em, leave_one_out, smooth
+from flfl.ensemble.joint import Curve, Fall, Joint, fit_joint
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Fall = NDArray[np.float32]
-Joint = tuple[Dynamics, Dynamics]
+Joints = tuple[Joint, Joint]
 
 LEAVE_ONE_OUT = ("linear", "pchip", "kriged", "site", "factors", "shared", "shared+pchip")
 """Candidates that do not see the reading itself, which alone the trees may use: the sensor's own
-interpolations, the owner's joint model without the network, the network's factors, the same with
-own states."""
+interpolations, the owner's joint model without the network, the network's factors, the network's
+curve with a joint model of what it leaves open."""
 NAMES = (*LEAVE_ONE_OUT, "factors+site", "site+pchip")
 """All candidates in the order of ``Candidates.values``. The last two are the factors and the site
 with a model of what they leave around the reading, where it has pulled the curve."""
@@ -44,7 +42,7 @@ class Candidates:
     kriged, site, factors and shared ones; ``near`` and ``near_residual`` neighbours of readings and
     residuals; ``bins`` (M, N) the class of distance to the nearest other reading; ``slopes``
     (2, M, N) how the shared curve rises from the slot before and to the slot after; ``silent``
-    (M, N) the share of the site's other sensors without a reading then; ``dynamics`` those of the
+    (M, N) the share of the site's other sensors without a reading then; ``dynamics`` the
     owner's joint models, of its readings and of what the factors leave.
     """
 
@@ -55,7 +53,7 @@ class Candidates:
     bins: Index
     slopes: Array
     silent: Array
-    dynamics: Joint
+    dynamics: Joints
 
 
 def spikes(Y: Array, known: Mask, curve: Array) -> Mask:
@@ -87,80 +85,44 @@ def spikes(Y: Array, known: Mask, curve: Array) -> Mask:
     return far & ~peaks if peaks.sum() >= constants.SPIKE_PEAKS * far.sum() else far
 
 
-def estimate_site(
-    R: Array, J: Mask, dyn: Dynamics | None = None
-) -> tuple[Array, Array, Array, Dynamics]:
-    """Kalman-EM on the residuals of one site: its sensors trust each other.
-
-    Residuals forget fast, so short chunks and overlaps do, and many chunks at a time keep the
-    Python loop short. With ``dyn``, learned before, it is one smoothing pass.
-
-    Returns
-    -------
-    mean, loo_mean, loo_var : (M, N) arrays
-        The estimate with the entry itself, the one without, and its variance.
-    dyn : Dynamics
-
-    """
-    scale = float(np.sqrt(np.where(J, R**2, 0.0).sum() / max(J.sum(), 1))) or 1.0
-    Z = np.where(J, R, 0.0) / scale
-    chunk, overlap = constants.SITE_CHUNK, constants.SITE_OVERLAP
-    if dyn is None:
-        long = R.shape[1] > constants.SITE_LONG
-        dyn, post = fit_kalman_em(
-            Z,
-            J,
-            iterations=constants.SITE_STEPS if long else constants.SITE_STEPS_SHORT,
-            chunk=chunk,
-            overlap=overlap,
-            factor=constants.SITE_FACTOR,
-        )
-    else:
-        dyn = dyn.in_units(1 / scale)
-        post = smooth(Z, J, dyn, chunk=chunk, overlap=overlap)
-    loo_mean, loo_var = leave_one_out(post, Z, J, dyn.r)
-    return post.mean * scale, loo_mean * scale, loo_var * scale**2, dyn.in_units(scale)
-
-
 def candidates(
     Y: Array,
     J: Mask,
-    curve: Curve,
-    plain: Curve | None,
-    dynamics: Joint | None = None,
+    network: tuple[Curve, Curve] | None,
+    dynamics: Joints | None = None,
     per_hour: float = 1.0,
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
-    ``curve`` and ``plain`` are the personal finish with own states and without, the latter None
-    where there is no network; the owner's joint models are learned unless their ``dynamics`` are
-    given.
+    ``network`` are the network's curves, followed and finished at home, None without a network; the
+    owner's joint models are learned unless their ``dynamics`` are given.
     """
     fade = constants.FADE_HOURS * per_hour
-    without, pull = curve.loo, curve.mean - curve.loo
     own = np.where(J, Y, 0.0)
     near = neighbours(own, J)
     kriged, kriged_var = krige(near, *fit_kernel(own, J))
+    joint, of_rest = dynamics or (None, None)
+    site, joint = fit_joint(own, J, joint)
+    if network is None:  # the factors are nothing, and leave everything to the sensors
+        plain, rest = Curve.constant(np.zeros_like(own), kriged_var), site
+        curve, of_rest = fit_joint(own, J, of_rest, diagonal=True)
+    else:
+        curve, plain = network
+        rest, of_rest = fit_joint(np.where(J, Y - plain.mean, 0.0), J, of_rest)
+    without, pull = curve.loo, curve.mean - curve.loo
     residual = neighbours(np.where(J, Y - curve.mean, 0.0), J)
     near_residual = without_pull(residual, pull, curve.fall)
-    joint, of_rest = dynamics or (None, None)
-    site, site_loo, site_var, joint = estimate_site(own, J, joint)
-    if plain is None:  # the factors are nothing, and leave everything to the site
-        factors, factors_var, rest_loo, of_rest = np.zeros_like(own), kriged_var, site_loo, joint
-    else:
-        factors, factors_var = plain.loo, plain.loo_var
-        _, rest_loo, _, of_rest = estimate_site(np.where(J, Y - plain.mean, 0.0), J, of_rest)
-    left = neighbours(np.where(J, own - site, 0.0), J)
+    left = neighbours(np.where(J, own - site.mean, 0.0), J)
     values = [
         interpolate_linear(near),
         interpolate_pchip(near),
         kriged,
-        site_loo,
-        factors,
+        site.loo,
+        plain.loo,
         without,
         without + interpolate_pchip(near_residual, decay=fade),
-        factors + rest_loo,
-        site_loo + interpolate_pchip(left, decay=fade),
+        plain.loo + rest.loo,
+        site.loo + interpolate_pchip(left, decay=fade),
     ]
     # the rise of the shared curve into each slot and out of it, without its own reading
     middle, rise = curve.fall.shape[2] // 2, np.diff(curve.mean, axis=1)
@@ -170,7 +132,7 @@ def candidates(
     slopes[1, :, :-1] = (curve.mean - without)[:, :-1] - after[:, :-1] + rise
     return Candidates(
         np.stack(values),
-        np.sqrt(np.stack([kriged_var, site_var, factors_var, curve.loo_var])),
+        np.sqrt(np.stack([kriged_var, site.loo_var, plain.loo_var, curve.loo_var])),
         near,
         near_residual,
         np.searchsorted(constants.DISTANCE_EDGES, near.distance[:, 0].min(axis=0)),

@@ -23,7 +23,7 @@ from flfl.ensemble.candidates import (
     spikes,
 )
 from flfl.ensemble.holdout import runs
-from flfl.ensemble.personal import Shared, finish
+from flfl.ensemble.personal import Shared, finish, follow
 from flfl.model.transforms import BACKWARD, FORWARD
 
 Array = NDArray[np.float64]
@@ -158,13 +158,16 @@ def _candidates(
     home: Home, frame: Frame, before: tuple[Array, Mask], after: tuple[Array, Mask]
 ) -> tuple[Candidates, Candidates]:
     """Candidates from the readings that are not held out, and with what was learned, from all."""
-    shared = frame.shared or Shared.nothing(*before)
-    curve, own = finish(*before, shared)
-    plain, loadings = (None, None) if frame.shared is None else finish(*before, shared, False)
-    fit = candidates(*before, curve, plain, None, home.per_hour)
-    curve, _ = finish(*after, shared, own, steps=1)
-    plain = None if loadings is None else finish(*after, shared, loadings, steps=1)[0]
-    return fit, candidates(*after, curve, plain, fit.dynamics, home.per_hour)
+    shared = frame.shared
+    if shared is None:
+        fit = candidates(*before, None, None, home.per_hour)
+        return fit, candidates(*after, None, fit.dynamics, home.per_hour)
+    curve, followed = follow(*before, shared)
+    plain, finished = finish(*before, shared)
+    fit = candidates(*before, (curve, plain), None, home.per_hour)
+    curve, _ = follow(*after, shared, followed)
+    plain, _ = finish(*after, shared, finished, steps=1)
+    return fit, candidates(*after, (curve, plain), fit.dynamics, home.per_hour)
 
 
 def _judge(

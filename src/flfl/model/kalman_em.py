@@ -43,12 +43,14 @@ class Dynamics:
 class Smoothed:
     """Posterior of the path, ``mean`` and ``var`` (M, N), and the sums that the M-step needs.
 
+    ``cross`` (M, N) is the covariance of each state with itself a slot later, 0 at the last slot.
     ``S11 = sum E x_{t+1} x_{t+1}'``, ``S10 = sum E x_{t+1} x_t'``, ``S00 = sum E x_t x_t'`` over
     t = 0..N-2, each (M, M).
     """
 
     mean: Array
     var: Array
+    cross: Array
     S11: Array
     S10: Array
     S00: Array
@@ -58,7 +60,8 @@ def inverse_spd(X: Array, base: int = 10) -> Array:
     """Inverses of a stack of symmetric positive definite matrices by recursive Schur complements.
 
     With ``X = [[a, b], [b', d]]`` and ``s = d - b' a^-1 b``: two half-size inverses and four
-    products. Batched ``matmul`` is several times as fast as batched LU at these sizes.
+    products. Batched ``matmul`` is several times as fast as batched LU at these sizes. For
+    conditions up to about a thousand, as the blocks of a precision have.
 
     At or below the size ``base`` LAPACK is called.
 
@@ -114,13 +117,13 @@ def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int =
     pad = overlap if count > 1 else 0
     # The slot of each step of each chunk; what is outside 0..N-1 is padding.
     slots = np.arange(-pad, core + pad)[:, None] + core * np.arange(count)
-    mean, var, moments = np.empty((N, M)), np.empty((N, M)), np.zeros((3, M, M))
+    found, moments = np.empty((3, N, M)), np.zeros((3, M, M))  # mean, variance, cross
     size = max(1, _ROOM // (len(slots) * M * M))
     for n in range(0, count, size):  # chunks do not need each other
         some = slots[:, n : n + size]
         F_inv, G, f = _forward(weight.T, vector.T, dyn, some)
-        moments += _backward(F_inv, G, f, some, pad, mean, var)
-    return Smoothed(mean.T, var.T, *moments)
+        moments += _backward(F_inv, G, f, some, pad, found)
+    return Smoothed(*found.mT, *moments)
 
 
 def _forward(weight: Array, vector: Array, dyn: Dynamics, slots: Index) -> tuple[Array, ...]:
@@ -129,10 +132,11 @@ def _forward(weight: Array, vector: Array, dyn: Dynamics, slots: Index) -> tuple
     inside = (slots >= 0) & (slots < N)
     nearest = np.clip(slots, 0, N - 1)
     weight, h = (np.where(inside[..., None], X[nearest], 0.0) for X in (weight, vector))
-    S_inv = inverse_spd(dyn.S)
+    # Of these two LAPACK is sure: errors of the recursion grow with the condition at each level.
+    S_inv, prior_inv = (np.linalg.inv(X) for X in (dyn.S, stationary(dyn.A, dyn.S)))
     E_T = -dyn.A.T @ S_inv
     drift = symmetric(dyn.A.T @ S_inv @ dyn.A)
-    D, start = S_inv + drift, drift + inverse_spd(stationary(dyn.A, dyn.S))
+    D, start = symmetric(S_inv) + drift, drift + symmetric(prior_inv)
     first, last, beyond = slots == 0, slots == N - 1, slots > N - 1
     first[0] |= inside[0]  # a recursion starts from the stationary prior
     F_inv, G, f = np.empty((steps, count, M, M)), np.empty((steps, count, M, M)), h.copy()
@@ -155,14 +159,13 @@ def _forward(weight: Array, vector: Array, dyn: Dynamics, slots: Index) -> tuple
     return F_inv, G, f
 
 
-def _backward(
-    F_inv: Array, G: Array, f: Array, slots: Index, pad: int, mean: Array, var: Array
-) -> Array:
-    """Backward recursion of :func:`smooth`: fills ``mean`` and ``var`` (N, M), returns moments.
+def _backward(F_inv: Array, G: Array, f: Array, slots: Index, pad: int, found: Array) -> Array:
+    """Backward recursion of :func:`smooth`: fills mean, variance and cross (3, N, M), returns
+    moments.
 
     They are summed over the pairs of slots whose first is in the core of a chunk.
     """
-    (steps, count, M), N = f.shape, len(mean)
+    (steps, count, M), N = f.shape, found.shape[1]
     moments = np.zeros((3, M, M))
     V, x = np.zeros((count, M, M)), np.zeros((count, M))
     own = np.einsum("snab,snb->sna", F_inv, f)
@@ -176,8 +179,8 @@ def _backward(
         x = own[s] + np.einsum("nab,nb->na", G[s], x)
         if pad <= s < steps - pad:
             core = slots[s] < N
-            mean[slots[s, core]] = x[core]
-            var[slots[s, core]] = np.diagonal(V, axis1=1, axis2=2)[core]
+            diagonals = [np.diagonal(X, axis1=1, axis2=2) for X in (V, GV)]
+            found[:, slots[s, core]] = np.stack([x, *diagonals])[:, core]
             pair = slice(None) if free.all() else free
             after, now = x_next[pair], x[pair]
             spread = np.stack([V_next[pair].sum(0), GV[pair].sum(0).T, V[pair].sum(0)])
@@ -185,25 +188,47 @@ def _backward(
     return moments
 
 
-def maximise(post: Smoothed, Y: Array, J: Mask) -> Dynamics:
+def maximise(post: Smoothed, Y: Array, J: Mask, *, diagonal: bool = False) -> Dynamics:
     """M-step from the moments of :func:`smooth`.
 
     ``A = S10 S00^-1``, ``S = (S11 - A S10' - S10 A' + A S00 A') / (N-1)``, ``r_i`` the mean squared
-    residual plus variance.
+    residual plus variance. With a ``diagonal`` A each state remembers itself alone, and S joins
+    them.
     """
     n = Y.shape[1] - 1
     scale = np.maximum(np.diag(post.S11) / n, 1e-12)
     ridge = 1e-9 * np.diag(np.diag(post.S00) + 1e-12)
-    A = np.asarray(np.linalg.solve(post.S00 + ridge, post.S10.T)).T
+    if diagonal:
+        A = np.diag(np.clip(np.diag(post.S10) / np.diag(post.S00 + ridge), 0.0, None))
+    else:
+        A = np.asarray(np.linalg.solve(post.S00 + ridge, post.S10.T)).T
     largest = np.abs(np.linalg.eigvals(A)).max()
     if largest > LARGEST_RADIUS:
         A = A * (LARGEST_RADIUS / largest)
     AS = A @ post.S10.T
     S = (post.S11 - AS - AS.T + A @ post.S00 @ A.T) / n
-    S = 0.5 * (S + S.T) + LEAST_SITE_NOISE * np.diag(scale)
+    S = at_least(symmetric(S) + LEAST_SITE_NOISE * np.diag(scale), 0.5 * LEAST_SITE_NOISE * scale)
     known = np.maximum(J.sum(1), 1)
     r = np.where(J, (Y - post.mean) ** 2 + post.var, 0.0).sum(1) / known
     return Dynamics(A, S, np.maximum(r, LEAST_SITE_NOISE * scale))
+
+
+def at_least(S: Array, floor: Array) -> Array:
+    """S, or the nearest matrix whose variance is nowhere below ``floor`` (M,) in its own units.
+
+    Many sensors on few slots, or moments of pieces, may leave S without a direction or two.
+
+    Examples
+    --------
+    >>> at_least(np.array([[1.0, 1.0], [1.0, 1.0]]), np.full(2, 0.5))
+    array([[1.25, 0.75],
+           [0.75, 1.25]])
+    """
+    root = np.sqrt(floor)
+    values, U = np.linalg.eigh(S / np.outer(root, root))
+    if values[0] >= 1.0:
+        return S
+    return np.asarray((U * np.maximum(values, 1.0)) @ U.T * np.outer(root, root))
 
 
 def initial_dynamics(Y: Array, J: Mask, *, memory: float = 0.9, noise: float = 0.1) -> Dynamics:
@@ -225,7 +250,7 @@ def initial_dynamics(Y: Array, J: Mask, *, memory: float = 0.9, noise: float = 0
 
 def fit_kalman_em(
     Y: Array, J: Mask, *, iterations: int = 12, chunk: int = 256, overlap: int = 48,
-    factor: float = 1.0,
+    factor: float = 1.0, diagonal: bool = False,
 ) -> tuple[Dynamics, Smoothed]:  # fmt: skip
     """EM for the full-rank model; returns the parameters and the posterior under them.
 
@@ -238,7 +263,8 @@ def fit_kalman_em(
         raise ValueError(f"Kalman-EM needs at least one sensor and two slots, got {Y.shape}")
     dyn = initial_dynamics(Y, J)
     for n in range(iterations - 1):
-        new = maximise(smooth(Y, J, dyn, chunk=chunk, overlap=overlap), Y, J)
+        post = smooth(Y, J, dyn, chunk=chunk, overlap=overlap)
+        new = maximise(post, Y, J, diagonal=diagonal)
         far = factor if 0 < n < iterations - 2 else 1.0
         A, S = dyn.A + far * (new.A - dyn.A), dyn.S + far * (new.S - dyn.S)
         r = new.r * (new.r / dyn.r) ** (far - 1)  # on the log scale

@@ -87,14 +87,11 @@ def fit_loadings(
     Y, J and sigma2 (m, N) are the series, 1 where known, and the variance of the added error; r
     (m,) is the residual variance so far. Returns P (m, k) and the new r.
     """
-    mean, (N, k) = post.mean, post.mean.shape
-    m = len(Y)
+    mean, k = post.mean, post.mean.shape[1]
     W = J / (r[:, None] + sigma2)
-    squares = (mean[:, :, None] * mean[:, None, :] + post.cov).reshape(N, -1)
-    H = (W @ squares).reshape(m, k, k) + np.eye(k)
+    H = post.squares(W) + np.eye(k)
     P = np.asarray(np.linalg.solve(H, ((W * Y) @ mean)[..., None])[..., 0], dtype=float)
-    spread = np.einsum("ia,tab,ib->it", P, post.cov, P, optimize=True)
-    square = W * ((Y - P @ mean.T) ** 2 + spread - sigma2)
+    square = W * ((Y - P @ mean.T) ** 2 + post.spread(P) - sigma2)
     floor = LEAST_RESIDUAL * (J * Y**2).sum(1) / np.maximum(J.sum(1), 1)
     r_new = square.sum(1) / np.maximum(W.sum(1), 1e-12)
     return P, np.maximum(r_new, np.maximum(floor, 1e-9))

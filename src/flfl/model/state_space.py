@@ -8,18 +8,24 @@ and any Gaussian observation of ``q_t``, given as information ``I_t`` (k, k) and
 ``log p(data_t | q_t) = h_t . q_t - q_t' I_t q_t / 2``. The posterior precision of the whole path is
 block tridiagonal with diagonal blocks ``S^-1 + A' S^-1 A + I_t`` and ``-S^-1 A`` below. It is
 solved by cyclic reduction: every second slot is eliminated, all of them at once, then every second
-of the rest, and so on. That is exact, and takes log2(N) steps of NumPy instead of N.
+of the rest, and so on. That is exact, and takes log2(N) steps of NumPy instead of N. A long series
+is solved in pieces that overlap, so that memory is bounded: what is so far away is forgotten.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flfl.constants import LARGEST_RADIUS, LEAST_FACTOR_STEP
 from flfl.model import Array
+
+_PIECE, _OVERLAP = 2048, 256
+"""Slots of a piece, and how many it shares with the next on either side: means of real networks
+then err by 1e-6 of their spread, covariances by 1e-10."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,29 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The path given the data: ``mean`` (N, k), ``cov`` (N, k, k), ``cross`` (N - 1, k, k).
+    """The path given the data: ``mean`` (N, k) and ``cov`` (N, k, k).
 
-    ``cross`` holds the covariances of ``q_t`` and ``q_{t+1}``; ``moments`` (3, k, k) holds
-    ``sum E q_{t+1} q_{t+1}'``, ``sum E q_{t+1} q_t'`` and ``sum E q_t q_t'`` over t = 0..N-2.
+    ``moments`` (3, k, k) holds ``sum E q_{t+1} q_{t+1}'``, ``sum E q_{t+1} q_t'`` and
+    ``sum E q_t q_t'`` over t = 0..N-2.
     """
 
     mean: Array
     cov: Array
-    cross: Array
     moments: Array
+
+    def spread(self, P: Array) -> Array:
+        """Variance of ``p_i . q_t`` for loadings P (m, k): ``p_i' V_t p_i`` (m, N)."""
+        pairs = (P[:, :, None] * P[:, None, :]).reshape(len(P), -1)
+        return np.asarray(pairs @ self.cov.reshape(len(self.cov), -1).T)
+
+    def squares(self, W: Array) -> Array:
+        """``sum_t w_it E q_t q_t'`` for weights W (m, N): (m, k, k)."""
+        N, k = self.mean.shape
+        out = W @ self.cov.reshape(N, -1)
+        for n in range(0, N, _PIECE):  # the products of means need no table of their own
+            m = self.mean[n : n + _PIECE]
+            out += W[:, n : n + _PIECE] @ (m[:, :, None] * m[:, None, :]).reshape(len(m), -1)
+        return np.asarray(out.reshape(len(W), k, k))
 
 
 def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
@@ -59,18 +78,33 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
     >>> post.mean[:, 0].round(3), post.cov[:, 0, 0].round(3)
     (array([1.  , 0.5 , 0.25]), array([0.5  , 0.875, 0.969]))
     """
+    N, k = vector.shape
+    mean, cov, moments = np.empty((N, k)), np.empty((N, k, k)), np.zeros((3, k, k))
+    count = max(1, round(N / _PIECE))
+    edges = [n * N // count for n in range(count + 1)]
+    for start, stop in pairwise(edges):
+        first, last = max(start - _OVERLAP, 0), min(stop + _OVERLAP, N)
+        x, V, C = _smooth_piece(information[first:last], vector[first:last], dynamics)
+        own, pairs = slice(start - first, stop - first), slice(start - first, stop - first + 1)
+        mean[start:stop], cov[start:stop] = x[own], V[own]
+        x, V, C = x[pairs], V[pairs], C[own]
+        moments += np.stack([V[1:].sum(0), C.sum(0).T, V[:-1].sum(0)])
+        moments += np.stack([x[1:].T @ x[1:], x[1:].T @ x[:-1], x[:-1].T @ x[:-1]])
+    return Posterior(mean, cov, moments)
+
+
+def _smooth_piece(
+    information: Array, vector: Array, dynamics: Dynamics
+) -> tuple[Array, Array, Array]:
+    """Mean, covariances and those of neighbouring slots, from the stationary prior on."""
     A, S = dynamics.A, dynamics.S
     S_inv = symmetric(np.linalg.inv(S))
     D = information + S_inv
     D[:-1] += symmetric(A.T @ S_inv @ A)
     D[0] += np.linalg.inv(stationary(A, S)) - S_inv
     upper = np.broadcast_to(-A.T @ S_inv, (max(len(D) - 1, 0), *A.shape))
-    x, cov, cross = _solve(D, upper, vector[..., None])
-    mean = x[..., 0]
-    second = np.stack([cov[1:].sum(0), cross.sum(0).T, cov[:-1].sum(0)])
-    after, before = mean[1:], mean[:-1]
-    second += np.stack([after.T @ after, after.T @ before, before.T @ before])
-    return Posterior(mean, cov, cross, second)
+    x, V, C = _solve(D, upper, vector[..., None])
+    return x[..., 0], V, C
 
 
 def _solve(D: Array, U: Array, h: Array) -> tuple[Array, Array, Array]:

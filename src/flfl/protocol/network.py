@@ -229,7 +229,7 @@ def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
 def restart(network: Network) -> Network:
     """The state before the first round: loadings on the basis, slow factors."""
     M = len(network.error)
-    k = max(1, min(network.plan.rank, M - 1, network.n_slots // 10))
+    k = max(1, min(network.plan.rank, M - 1, network.n_slots // constants.SLOTS_A_FACTOR))
     B = network.basis(max(k, 1, min(constants.MOST_NUMBERS, M // 2)))[:, :k]
     P = B / np.sqrt(np.maximum((B**2).mean(axis=0), 1e-12))
     dynamics = first_dynamics(k, 1.0 / float((P**2).sum(axis=1).mean()))
