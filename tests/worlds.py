@@ -13,7 +13,6 @@ from flfl.protocol.client import Client
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.messages import Answer, Question, decode, encode
-from flfl.protocol.network import shared_posterior
 from flfl.protocol.owner import Owner, Table, digests
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text
@@ -29,7 +28,6 @@ TARGET = "b"
 BOX = ((0.0, 0.0), (10.0, 10.0))
 PLAN = Plan(transform="none", season=0, rank=4, rounds=2, box=BOX)
 IDENTITIES = {name: Identity.generate() for name in NAMES}
-INFER = shared_posterior()
 ROSTER = Roster({name: identity.public for name, identity in IDENTITIES.items()})
 SIGNERS = {name: SecureClient(name, identity, ROSTER) for name, identity in IDENTITIES.items()}
 
@@ -98,12 +96,12 @@ def owner(t, store=None, added=None, owner_type=Owner, copier=None):
     return owner_type(t, copier, added or AddedError())
 
 
-def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True, infer=INFER):
+def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True):
     name = made.table.name
     hiding = None
     if secure:
         hiding = SecureClient(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
-    client = client_type(made, plan, SIGNERS[name] if signed else None, infer)
+    client = client_type(made, plan, SIGNERS[name] if signed else None)
     return Site(name, client, PROTOCOL, hiding)
 
 
@@ -181,7 +179,7 @@ class Federation:
         self.traffic, self.told, self.said = Traffic(), [], []
         positions = next(iter(self.tables.values())).positions
         self.run = Coordination(
-            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify, infer=INFER
+            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify
         )
         sums = SecureServer(ROSTER, "run") if self.secure else None
         self.coordinator = Coordinator(

@@ -45,6 +45,8 @@ LATER_ROUNDS = 1
 """Rounds when slots are added to a finished run."""
 MOST_NUMBERS = 64
 """Numbers that a slot releases at the most, however many sensors there are: it bounds the work."""
+CORRECTED_NUMBERS = 16
+"""Numbers a slot from which on a lone sensor's part is taken out by a correction (for speed)."""
 QUIETEST_WEIGHT = 0.5
 """In the sums no sensor counts as quieter than this share of the median error in time."""
 FIRST_RESIDUAL, LEAST_FIRST_RESIDUAL = 2.0, 0.05
@@ -64,7 +66,7 @@ PUBLISHED_DIGITS = 6
 # --- shared model (model) -------------------------------------------------------------------------
 
 SLOTS_A_FACTOR = 20
-"""Slots that the network needs for each factor: with 10, short tables gain less (california_pm25)."""
+"""Slots that the network needs for each factor: with 10 short tables gain less (california)."""
 HARMONICS = 6
 """Harmonics of a season: those of twelve months are a mean for every month."""
 SEASON_RIDGE = 2.0

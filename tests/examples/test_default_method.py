@@ -10,7 +10,6 @@ import pytest
 
 from flfl import FLFL
 from flfl.ensemble import estimate
-from flfl.protocol.network import posterior
 from flfl.protocol.noise import NoiseKey
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "default_method.py"
@@ -88,7 +87,7 @@ def test_the_public_numbers_are_equal(run, package):
     same(S, network.dynamics.S)
     for _ in range(3):
         m, _, A, S = example.smooth(*run[1], A, S)
-    same(m, posterior(network)[0].mean)
+    same(m, network.inferred.post.mean)
 
 
 def test_the_finish_at_home_is_equal(network, run, package):

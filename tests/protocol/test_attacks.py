@@ -144,7 +144,7 @@ def test_runs_with_sums_of_the_attacker_s_choice_give_functions_of_the_copies(ad
 
 def how_fitted(network):
     """Loadings as linear functions of a sensor's copies (m, k, N)."""
-    rows, (post, _) = network.rows(TARGET), net.posterior(network)
+    rows, post = network.rows(TARGET), network.inferred.post
     W = network.known[rows] / (network.r[rows, None] + network.sigma2[rows])
     squares = post.mean[:, :, None] * post.mean[:, None, :] + post.cov
     H = np.einsum("it,tab->iab", W, squares) + np.eye(post.mean.shape[1])

@@ -95,7 +95,7 @@ def test_damaged_arrays_are_refused_or_make_a_sound_network(seed):
     except InputError as error:
         assert "damaged" in str(error)  # noqa: PT017
         return
-    post, _ = net.posterior(with_z(net.extend(back, sites(10, 5))))
+    post = with_z(net.extend(back, sites(10, 5))).inferred.post
     assert np.isfinite(post.mean).all()
 
 
@@ -263,25 +263,25 @@ def test_the_share_is_met_on_average():
 def test_everybody_computes_the_same_posterior_from_the_arrays():
     network = federation(n=200).carry().network
     back = network_from_arrays(network_to_arrays(network), network.plan)
-    one, other = net.posterior(network)[0], net.posterior(back)[0]
+    one, other = network.inferred.post, back.inferred.post
     np.testing.assert_array_equal(one.mean, other.mean)
 
 
 def test_another_scale_is_another_posterior():
     network = federation(n=200, secure=False).carry().network
     louder = replace(network, scale=network.scale / 3)
-    one, other = net.posterior(network)[0], net.posterior(louder)[0]
+    one, other = network.inferred.post, louder.inferred.post
     assert np.abs(one.mean - other.mean).max() > 1e-3
 
 
 def test_a_slot_whose_sums_do_not_fit_is_seen():
     network = federation(n=300).carry().network
-    ratio, middle = net.fit_quality(network, net.posterior(network)[0])
+    ratio, middle = network.inferred.quality
     assert 0.3 < middle < 2
     z = network.z.copy()
     z[50] *= -20
     spoilt = replace(network, z=z)
-    worse, _ = net.fit_quality(spoilt, net.posterior(spoilt)[0])
+    worse, _ = spoilt.inferred.quality
     assert worse[50] > 10 * ratio.max()
 
 

@@ -12,7 +12,6 @@ from flfl.model.transforms import BACKWARD
 from flfl.protocol.added_error import AddedError
 from flfl.protocol.copier import Copier
 from flfl.protocol.finish import published
-from flfl.protocol.network import posterior
 from flfl.protocol.owner import Owner, Table
 
 
@@ -25,7 +24,7 @@ def run(request):
 
 
 def shown_by(network, ids, copies):
-    return published(network, posterior(network)[0], ids, copies)
+    return published(network, network.inferred.post, ids, copies)
 
 
 def test_copies_stand_where_readings_are(run):

@@ -37,7 +37,7 @@ from flfl.paper.estimator import PaperFLFL
 from flfl.paper.objective import Weights
 from flfl.paper.scaling import Scaling
 from flfl.protocol.added_error import read_at_most
-from flfl.protocol.network import Network, posterior
+from flfl.protocol.network import Network
 
 Tell = Callable[[str], None]
 
@@ -227,7 +227,7 @@ def _wrong_loadings(case: Case) -> Iterator[str]:
     for n, (net, answer, _) in enumerate(case.refits):
         J, stored = net.known.astype(float), case.stored[: len(net.r), : net.n_slots]
         C = J * np.nan_to_num((stored - offsets_of(net, case.stored, net)) / net.scale)
-        post, _ = posterior(net)
+        post = net.inferred.post
         P, r = loadings.fit_loadings(C, J, net.sigma2, post, net.r)
         P, _ = loadings.rounded(P, r, J, net.sigma2, post)
         equal = np.isclose(P, answer, rtol=1e-9).mean(axis=1)

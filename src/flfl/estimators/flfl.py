@@ -24,7 +24,7 @@ from flfl.protocol.client import Client, Finished, Refusal
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.finish import Effort, OwnPart, finish_at_home
-from flfl.protocol.network import Network, shared_posterior
+from flfl.protocol.network import Network, together
 from flfl.protocol.owner import Owner, Table, own_units
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
@@ -311,13 +311,13 @@ class FLFL(BaseRecoverer):
             note = f"the sites' sums are not hidden from the coordinator: {why}"
             self.traffic_.notes.append(note)
         sums, hiding = local.secure(names) if self.secure_ else (None, {})
-        clients, infer = [], shared_posterior()
+        clients, once = [], together()
         for table in tables:
             secret = hashlib.sha256(f"flfl {self.random_state} {table.name}".encode()).digest()
             store = CopyStore() if warm is None else warm.store(table.name)
             owner = Owner(table, Copier(secret, store), added)
-            clients.append(Client(owner, plan, hiding.get(table.name), infer))
-        run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress, infer=infer)
+            clients.append(Client(owner, plan, hiding.get(table.name), once))
+        run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress, once=once)
         sites = [Site(n, c, PROTOCOL, hiding.get(n)) for n, c in zip(names, clients, strict=True)]
         program = run.program()
         coordinator = Coordinator(
@@ -353,7 +353,6 @@ class FLFL(BaseRecoverer):
     def _finish(self, plan: Plan, jobs: list[Job], Y: Array, finish: bool = True) -> Array:
         """Every owner's finish at home, side by side (the estimator plays all the owners)."""
         parts, self.added_error_ = np.full((8, *Y.shape), np.nan), np.empty(len(Y))
-        infer = shared_posterior()
         for table, network, own, noise in jobs:
             at = self.partition_.members[table.name]
             self.added_error_[at] = noise
@@ -363,7 +362,7 @@ class FLFL(BaseRecoverer):
                 effort = Effort(
                     self.effort == "full", self.coverage, self.period_, seed, self.per_hour_
                 )
-                made = finish_at_home(table, effort, plan.units(), network, own, infer)
+                made = finish_at_home(table, effort, plan.units(), network, own)
                 parts[:, at] = [getattr(made, field.name) for field in fields(made)]
         estimate, self.lower_, self.upper_, self.method_, *tests = (x.T for x in parts)
         self.holdout_, self.inside_, self.site_estimates_, self.site_holdout_ = tests

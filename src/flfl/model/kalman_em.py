@@ -56,7 +56,7 @@ class Smoothed:
     S00: Array
 
 
-def inverse_spd(X: Array, base: int = 10) -> Array:
+def inverse_spd(X: Array, base: int = 16) -> Array:
     """Inverses of a stack of symmetric positive definite matrices by recursive Schur complements.
 
     With ``X = [[a, b], [b', d]]`` and ``s = d - b' a^-1 b``: two half-size inverses and four

@@ -7,6 +7,9 @@ factors do not explain, and the added error. The release of a slot is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -76,6 +79,65 @@ def information(F: Array, R: Array, z: Array, numbers: Index) -> tuple[Array, Ar
     return F.mT @ W, np.einsum("tqa,tq->ta", W, z)
 
 
+Design = tuple[Array, Array, Array, Index]
+"""F, R and z of some slots, of the numbers released at them, and how many these are."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A release with its noise taken out: ``W = R^-1 F`` (N, K, k), ``e = R^-1 z`` (N, K), and
+    ``own = u_i' R^-1 u_i`` (M, N) of each sensor, u the weighted functions of its slot."""
+
+    W: Array
+    e: Array
+    own: Array
+
+    def without(
+        self, row: int, p: Array, u: Array, noise: Array, copies: Array,
+        information: Array, vector: Array,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """``F' R^-1 F`` (N, k, k) and ``F' R^-1 z`` (N, k) without the part of one sensor, by the
+        formula of Sherman and Morrison.
+
+        With ``R - s u u'``, ``F - u p'`` and ``z - u c`` at the slots where s > 0; p (k,), u (K,),
+        noise s (N,) and copies c (N,) are the sensor's.
+        """
+        there = noise > 0
+        b = there[:, None] * (u @ self.W)
+        a, zeta = np.where(there, self.own[row], 0.0), np.where(there, self.e @ u, 0.0)
+        gain = noise / np.maximum(1.0 - noise * a, 1e-9)
+        d = b - a[:, None] * p * there[:, None]
+        left = np.where(there, zeta - a * copies, 0.0)
+        bp = b[:, :, None] * p
+        own = a[:, None, None] * np.outer(p, p) + gain[:, None, None] * d[:, :, None] * d[:, None]
+        moved = gain[:, None] * d * left[:, None] - left[:, None] * p - b * copies[:, None]
+        return information - bp - bp.mT + own, vector + moved
+
+
+def solved(designs: Iterable[Design], U: Array) -> Solved:
+    """The noise of a release taken out, for sensors with weighted functions U (M, K)."""
+    pairs = (U[:, :, None] * U[:, None, :]).reshape(len(U), -1).T
+    parts = []
+    for F, R, z, numbers in designs:
+        inverse = np.linalg.inv(R)
+        W, e = inverse @ F, (inverse @ z[:, :, None])[:, :, 0]
+        # Numbers that were not released say nothing: there R is one on the diagonal, alone.
+        d = np.arange(R.shape[1])
+        inverse[:, d, d] -= d >= numbers[:, None]
+        parts.append((W, e, (inverse.reshape(len(F), -1) @ pairs).T))
+    first, second, third = zip(*parts, strict=True)
+    return Solved(np.concatenate(first), np.concatenate(second), np.concatenate(third, axis=1))
+
+
+def misfit(F: Array, R: Array, z: Array, mean: Array, cov: Array) -> Array:
+    """``e' (R - F V F')^-1 e`` of the residuals ``e = z - F m`` of some slots (n,)."""
+    d = np.arange(R.shape[1])
+    S = R - F @ cov @ F.mT
+    S[:, d, d] += 1e-3 * R[:, d, d]
+    e = z - (F @ mean[:, :, None])[:, :, 0]
+    return np.asarray(np.einsum("tk,tk->t", e, np.linalg.solve(S, e[:, :, None])[:, :, 0]))
+
+
 def fit_loadings(
     Y: Array, J: Array, sigma2: Array, post: Posterior, r: Array
 ) -> tuple[Array, Array]:
@@ -98,8 +160,8 @@ def fit_loadings(
 
 
 def left_open(
-    C: Array, there: NDArray[np.bool_], P: Array, own: tuple[Array, Array],
-    made: tuple[Array, Array], numbers: Index, post: Posterior,
+    C: Array, there: NDArray[np.bool_], P: Array, own: tuple[Array, Array], W: Array,
+    post: Posterior,
 ) -> Array:  # fmt: skip
     """Mean square of what the release leaves open of each copy when that copy is taken out (m,).
 
@@ -112,11 +174,8 @@ def left_open(
     model this mean square is then too large, never too small, as long as no h is within .05 of 1.
 
     Copies C (m, N), zero where there is none, have loadings P (m, k), weights and functions
-    ``own``; ``made``, ``numbers`` and ``post`` are F and R, the numbers and the posterior of all
-    sensors.
+    ``own``; ``W = R^-1 F`` (N, K, k) and ``post`` are those of all sensors.
     """
-    F, R = used(*made, numbers)
-    W = np.linalg.solve(R, F)  # R^-1 F
     weights, phi = own
     h = np.einsum("iq,tqa,tab,ib->it", weights[:, None] * phi, W, post.cov, P, optimize=True)
     e = np.where(there, (C - P @ post.mean.T) / (1 - np.clip(h, 0.0, 0.95)), 0.0)

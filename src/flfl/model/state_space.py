@@ -50,7 +50,7 @@ class Posterior:
 
     def spread(self, P: Array) -> Array:
         """Variance of ``p_i . q_t`` for loadings P (m, k): ``p_i' V_t p_i`` (m, N)."""
-        pairs = (P[:, :, None] * P[:, None, :]).reshape(len(P), -1)
+        pairs = (P[:, :, None] * P[:, None, :]).reshape(len(P), P.shape[1] ** 2)
         return np.asarray(pairs @ self.cov.reshape(len(self.cov), -1).T)
 
     def squares(self, W: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from flfl.model import Array, Index, Mask, loadings
 from flfl.model.transforms import fit_offsets, season_rows
 from flfl.protocol import network as public
 from flfl.protocol import schema
-from flfl.protocol.network import Facts, Inference, Network
+from flfl.protocol.network import Facts, Network, Once
 from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Plan
 from flfl.secagg import SecureClient
@@ -63,7 +64,7 @@ class Run:
     plan: Plan
     positions: Array  # (N,) elapsed steps of the slots
     signer: SecureClient | None = None  # nobody without secure sums
-    infer: Inference = public.posterior  # parties in one process may share what it computes
+    once: Once = public.apart  # parties in one process may share what follows from questions
     resumed: bool = False  # whether slots are added to an earlier run
 
 
@@ -117,6 +118,7 @@ class Finished(_Informed):
 
 
 S = TypeVar("S", bound=State)
+T = TypeVar("T")
 Handler = Callable[[Outgoing, State, Body], tuple[State, Answer]]
 
 
@@ -132,6 +134,11 @@ def _at(state: State, kind: type[S]) -> S:
     return state
 
 
+def _once(state: State, kind: str, body: Body, make: Callable[[], T]) -> T:
+    """What follows from the questions so far and this one."""
+    return state.run.once(schema.chained(state.seen, kind, body), make)
+
+
 def vote(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """One vote a site."""
     return _at(state, Joined), {"vote": out.vote, "negative": int(out.negative)}
@@ -142,7 +149,7 @@ def resume(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     run = _at(state, Joined).run
     _need(not run.resumed, ORDER)
     try:
-        network = schema.network_from_arrays(body, run.plan)
+        network = _once(state, "resume", body, lambda: schema.network_from_arrays(body, run.plan))
     except InputError:
         raise Refusal(HISTORY) from None
     _need(network.n_slots <= len(run.positions), HISTORY)
@@ -204,12 +211,11 @@ def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, 
 
 def release(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """This site's part of the sums."""
-    state = _at(state, Published)
-    facts, run = _everybody(state, body), state.run
-    if state.network is None:
-        network = public.found(run.plan, facts, state.units, run.positions)
-    else:
-        network = public.extend(state.network, facts)
+    state, run = _at(state, Published), state.run
+    facts, network = _once(state, "release", body, partial(_informed, state, body))
+    _need(run.name in facts, SITES)
+    mine, sent = schema.facts_to_wire(facts[run.name]), schema.facts_to_wire(state.facts)
+    _need(all(np.array_equal(mine[key], sent[key]) for key in schema.FACT_FIELDS), OWN)
     rows, _, C = _own_copies(out, run, network, state.offsets)
     numbers = network.numbers[network.last]
     z = loadings.released(C[:, network.last], network.weights[rows], network.phi[rows], numbers)
@@ -230,15 +236,23 @@ def _own_copies(
     return rows, there, np.where(there, (C - season) / network.scale, 0.0)
 
 
+def _informed(state: Published, body: Body) -> tuple[dict[str, Facts], Network]:
+    """Everybody's facts, and the network with them."""
+    facts, run = _everybody(state, body), state.run
+    if state.network is None:
+        return facts, public.found(run.plan, facts, state.units, run.positions)
+    return facts, public.extend(state.network, facts)
+
+
 def _everybody(state: Published, body: Body) -> dict[str, Facts]:
-    """Everybody's facts, with this site's own among them as it gave them."""
+    """Everybody's facts, each as its site has signed them."""
     L, m, sizes = state.facts.known.shape[1], len(body["error"]), body["sizes"]
     try:
         names = schema.unpack_text(body["names"]).split("\n")
     except (ValueError, OverflowError):
         raise Refusal(SITES) from None
     _need(len(names) == len(sizes) == len(body["signatures"]), SITES)
-    _need(names == sorted(set(names)) and state.run.name in names, SITES)
+    _need(names == sorted(set(names)), SITES)
     _need(m > 0 and ((sizes >= 0) & (sizes <= m)).all() and sizes.sum() == m, SITES)
     _need(all(len(body[name]) == m for name in schema.FACT_FIELDS), SITES)
     _need(len(np.unique(body["sensors"], axis=0)) == m, SITES)
@@ -251,8 +265,6 @@ def _everybody(state: Published, body: Body) -> dict[str, Facts]:
             out[name] = schema.facts_from_wire(part, L)
         except InputError:
             raise Refusal(SITES) from None
-    mine, sent = schema.facts_to_wire(out[state.run.name]), schema.facts_to_wire(state.facts)
-    _need(all(np.array_equal(mine[key], sent[key]) for key in schema.FACT_FIELDS), OWN)
     return out
 
 
@@ -265,21 +277,24 @@ def begin(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     _need(np.isin(present, (0, 1)).all() and np.abs(z).max(initial=0.0) <= LARGEST_SUM, SUMS)
     names = [name for name, here in zip(network.names, present, strict=True) if here]
     _need(state.run.name in names, SUMS)
-    network = public.with_release(network, np.array(z), names)
-    network = network if state.run.resumed else public.restart(network)
-    return _fit(out, state, network, SUMS)
+
+    def opened() -> Network:
+        made = public.with_release(network, np.array(z), names)
+        return made if state.run.resumed else public.restart(made)
+
+    return _fit(out, state, _once(state, "begin", body, opened), SUMS)
 
 
 def refit(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Everybody's loadings have come: fit the next ones."""
     state = _at(state, Fitted)
-    return _fit(out, state, _with_loadings(state, body), LOADINGS)
+    return _fit(out, state, _with_loadings(state, "refit", body), LOADINGS)
 
 
 def finish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Everybody's last loadings."""
     state = _at(state, Fitted)
-    return Finished(state.run, state.seen, _with_loadings(state, body), state.offsets), {}
+    return Finished(state.run, state.seen, _with_loadings(state, "finish", body), state.offsets), {}
 
 
 def _fit(
@@ -289,29 +304,35 @@ def _fit(
     nothing to be computed are refused with the code."""
     run, offsets = state.run, state.offsets
     rows, there, C = _own_copies(out, run, network, offsets)
-    J, sigma2 = there.astype(float), network.sigma2[rows]
+    J, sigma2 = there.astype(float), network.sigma2_of(rows)
     try:
         with np.errstate(all="ignore"):
-            post, dynamics = run.infer(network)
+            post, learned = network.inferred.post, network.learned
             P, r = loadings.fit_loadings(C, J, sigma2, post, network.r[rows])
             P, r = loadings.rounded(P, r, J, sigma2, post)
     except np.linalg.LinAlgError:
         raise Refusal(code) from None
     _need(schema.loadings_fit(P, r), code)
-    network = replace(network, dynamics=dynamics)
-    return Fitted(run, state.seen, network, offsets, P, r), {"P": P, "r": r}
+    return Fitted(run, state.seen, learned, offsets, P, r), {"P": P, "r": r}
 
 
-def _with_loadings(state: Fitted, body: Body) -> Network:
+def _with_loadings(state: Fitted, kind: str, body: Body) -> Network:
     network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
     fits = P.shape == network.P.shape and r.shape == network.r.shape and schema.loadings_fit(P, r)
     _need(fits and len(signatures) == len(network.names), LOADINGS)
     mine = network.rows(state.run.name)
     _need(np.array_equal(P[mine], state.P) and np.array_equal(r[mine], state.r), LOADINGS)
+    signed = signatures[network.names.index(state.run.name)].any()
+    _need(state.run.signer is None or signed, SIGNATURE)
+    return _once(state, kind, body, partial(_signed_loadings, state, body))
+
+
+def _signed_loadings(state: Fitted, body: Body) -> Network:
+    network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
     gone = network.site < 0
     for n, name in enumerate(network.names):
         rows = network.rows(name)
-        if signatures[n].any() or name == state.run.name:
+        if signatures[n].any():
             _check(state, name, signatures[n], {"P": P[rows], "r": r[rows]})
         else:
             gone[rows] = state.run.signer is not None
@@ -348,16 +369,15 @@ def bound(out: Outgoing, state: State) -> Array | None:
     own = network.weights[rows], network.phi[rows]
     try:
         with np.errstate(all="ignore"):
-            post, _ = state.run.infer(network)
-            made = network.design(), network.numbers, post
-            total = loadings.left_open(C, there, state.P, own, *made)
+            found = network.inferred
+            total = loadings.left_open(C, there, state.P, own, found.solved.W, found.post)
     except np.linalg.LinAlgError:
         return None  # nothing can be said, so nothing is lowered
     n = there.sum(axis=1)
     spent = np.minimum(state.P.shape[1] / 2, n / 2)
     total = total * n / np.maximum(n - spent, 1.0)
     with np.errstate(invalid="ignore"):
-        left = np.sqrt(np.maximum(total - network.sigma2[rows].max(axis=1), 0.0)) * network.scale
+        left = np.sqrt(np.maximum(total - network.sigma2_of(rows).max(axis=1), 0.0)) * network.scale
     return np.where(n >= PILOT_COPIES, left, np.inf)
 
 
@@ -369,10 +389,10 @@ class Client:
         owner: Owner,
         plan: Plan,
         signer: SecureClient | None = None,
-        infer: Inference = public.posterior,
+        once: Once = public.apart,
     ) -> None:
         self.owner = owner
-        run = Run(owner.table.name, plan, owner.table.positions, signer, infer)
+        run = Run(owner.table.name, plan, owner.table.positions, signer, once)
         self.state: State = Joined(run, bytes(32))
         self.outgoing = owner.public
         self.sizes: Mapping[str, int] = {}

@@ -18,12 +18,12 @@ from flfl.ensemble.estimate import Frame, Home, Units
 from flfl.ensemble.holdout import draw_holdout
 from flfl.ensemble.plausible import plausible
 from flfl.ensemble.recovery import Recovered, recover
-from flfl.model import Array, Index, Mask, loadings
+from flfl.model import Array, Index, Mask
 from flfl.model.state_space import Posterior
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client, Finished
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.network import Inference, Network, fit_quality, posterior
+from flfl.protocol.network import Network, Own
 from flfl.protocol.owner import Table, digests, own_units
 
 
@@ -53,8 +53,7 @@ def finish_run(client: Client, effort: Effort) -> Recovered:
     assert isinstance(state, Finished)
     network = state.network
     own = OwnPart(network.rows(state.run.name), client.outgoing.copies, state.offsets)
-    table = client.owner.table
-    return finish_at_home(table, effort, network.plan.units(), network, own, state.run.infer)
+    return finish_at_home(client.owner.table, effort, network.plan.units(), network, own)
 
 
 def finish_at_home(
@@ -63,7 +62,6 @@ def finish_at_home(
     choices: Sequence[tuple[str, int]],
     network: Network | None = None,
     own: OwnPart | None = None,
-    infer: Inference = posterior,
 ) -> Recovered:
     """An owner's own result. By itself it takes the transform and season of its own ``choice``, in
     the network the network's. There is no network for an owner by itself, and no own part for
@@ -79,9 +77,8 @@ def finish_at_home(
     shared = None
     if network is not None and network.numbers.any():
         shared = _frame(table, held, (network.transform, network.season), network.scale)
-        said, guess = _shared(
-            table, network, own, shared.units.centred(table.raw, table.known), infer
-        )
+        Y = shared.units.centred(table.raw, table.known)
+        said, guess = _shared(table, network, own, Y)
         shared = replace(shared, shared=said, guess=guess)
     return recover(home, alone, shared, effort.seed)
 
@@ -120,30 +117,27 @@ def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None
 
 
 def _shared(
-    table: Table, network: Network, own: OwnPart | None, Y: Array, infer: Inference
+    table: Table, network: Network, own: OwnPart | None, Y: Array
 ) -> tuple[personal.Shared, Array]:
     """What the network says without this owner's copies, and the public curve of its sensors."""
-    m, J = len(Y), table.known
+    J = table.known
     r = np.maximum(0.5 * (Y**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1), 1e-6)
-    post, _ = infer(network)
-    ratio, middle = fit_quality(network, post)
-    (F, R), z, P = network.design(), network.z, np.zeros((m, network.P.shape[1]))
+    found, P = network.inferred, np.zeros((len(Y), network.P.shape[1]))
+    ratio, middle = found.quality
+    information, vector = found.information, found.vector
     if own is not None:
         copies, n = own.copies[:, : network.n_slots], network.n_slots
-        own_F, own_R = network.design(own.rows, np.isfinite(copies))
-        F, R = F - own_F, R - own_R
         offset = (own.offsets @ season_rows(table.positions, network.season))[:, :n]
-        C = np.nan_to_num((copies - offset) / network.scale)
-        C = np.where(network.known[own.rows], C, 0.0)
-        weights, phi = network.weights[own.rows], network.phi[own.rows]
-        z = z - loadings.released(C, weights, phi, network.numbers)
+        there = network.known[own.rows] & np.isfinite(copies)
+        C = np.where(there, (copies - offset) / network.scale, 0.0)
+        information, vector = found.without(Own(own.rows, C, there))
         P = network.P[own.rows]
-        noisy = network.r[own.rows] + network.sigma2[own.rows].max(axis=1)
+        noisy = network.r[own.rows] + network.sigma2_of(own.rows).max(axis=1)
         clean = np.maximum(network.r[own.rows], CLEAN_SHARE * noisy)
         r = np.where(network.known[own.rows].any(axis=1), clean, r)
     good = (ratio < BAD_SLOT) & (middle < WORST_FIT)
-    observed = loadings.information(F, R, z, np.where(good, network.numbers, 0))
-    return personal.Shared(*observed, network.dynamics, P, r), P @ post.mean.T
+    observed = np.where(good[:, None, None], information, 0.0), np.where(good[:, None], vector, 0.0)
+    return personal.Shared(*observed, network.dynamics, P, r), P @ found.post.mean.T
 
 
 def published(network: Network, post: Posterior, ids: Sequence[str], copies: Array) -> Array:

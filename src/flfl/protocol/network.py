@@ -7,10 +7,10 @@ can lie about the released sums only: the posterior of the factors follows from 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from flfl.model.transforms import season_rows
 from flfl.protocol.plan import Plan
 
 T = TypeVar("T", bound=np.generic)
+Rows = Index | slice
 
 OFFSETS = 1 + 2 * constants.HARMONICS
 """Numbers that describe a sensor's centre and season."""
@@ -77,10 +78,19 @@ class Network:
         return slice(int(self.stops[-2]) if len(self.stops) > 1 else 0, self.n_slots)
 
     @cached_property
+    def stretch(self) -> Index:
+        """The number of each slot's stretch (N,)."""
+        return np.repeat(np.arange(len(self.stops)), np.diff(self.stops, prepend=0))
+
+    @property
     def sigma2(self) -> Array:
         """Variance of the added error in units of the network's scale, 0 where unknown (M, N)."""
-        squares = np.repeat(self.sigma**2, np.diff(self.stops, prepend=0), axis=1)
-        return self.known * squares / self.scale**2
+        return self.sigma2_of(slice(None))
+
+    def sigma2_of(self, rows: Rows, slots: slice = slice(None)) -> Array:
+        """The same of some sensors (m,) at some slots (n,): (m, n)."""
+        squares = (self.sigma[rows] / self.scale) ** 2
+        return np.asarray(self.known[rows][:, slots] * squares[:, self.stretch[slots]])
 
     @cached_property
     def weights(self) -> Array:
@@ -120,13 +130,25 @@ class Network:
         return rows[np.argsort(self.order[rows])]
 
     def design(
-        self, rows: Index | slice = slice(None), there: Mask | None = None
+        self, slots: slice, rows: Rows = slice(None), there: Mask | None = None
     ) -> tuple[Array, Array]:
-        """How some sensors enter the release, with all of their copies or with some (m, N)."""
+        """How some sensors enter the release of some slots, with all of their copies or with some
+        of them (m, N)."""
         # Variance of the copies around p . q, 0 where there is no copy.
-        noise = self.known[rows] * self.r[rows, None] + self.sigma2[rows]
-        noise = noise if there is None else np.where(there, noise, 0.0)
+        known = self.known[rows][:, slots]
+        noise = known * self.r[rows, None] + self.sigma2_of(rows, slots)
+        noise = noise if there is None else np.where(there[:, slots], noise, 0.0)
         return loadings.design(self.P[rows], noise, self.weights[rows], self.phi[rows])
+
+    @cached_property
+    def inferred(self) -> Inferred:
+        """What anybody infers from it."""
+        return infer(self)
+
+    @cached_property
+    def learned(self) -> Network:
+        """The same with the dynamics that its factors suggest."""
+        return replace(self, dynamics=self.inferred.dynamics)
 
 
 def found(
@@ -218,8 +240,12 @@ def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
     Where only two sites have readings, each could take its own part off the sums: then at most
     half of the smaller one's readings. Nothing of a slot that one site alone has.
     """
-    names = np.unique(site[site >= 0])
-    counts = np.array([known[site == n].sum(axis=0) for n in names]).reshape(len(names), -1)
+    inside = site >= 0
+    order = np.argsort(site[inside], kind="stable")
+    _, first = np.unique(site[inside][order], return_index=True)
+    counts = np.zeros((0, known.shape[1]), np.int64)
+    if len(first):
+        counts = np.add.reduceat(known[inside][order], first, axis=0, dtype=np.int64)
     total, present = counts.sum(axis=0), (counts > 0).sum(axis=0)
     smaller = np.where(counts > 0, counts, total).min(axis=0, initial=known.size)
     half = np.where(present > 2, total, np.where(present == 2, smaller, 0)) // 2
@@ -256,42 +282,120 @@ def with_release(network: Network, sums: Array, present: Sequence[str]) -> Netwo
     )
 
 
-Inference = Callable[[Network], tuple[Posterior, Dynamics]]
+_BLOCK = 512
+"""Slots whose designs are in memory at a time."""
 
 
-def posterior(network: Network) -> tuple[Posterior, Dynamics]:
+def blocks(n_slots: int) -> Iterator[slice]:
+    """All slots, some at a time."""
+    for start in range(0, n_slots, _BLOCK):
+        yield slice(start, min(start + _BLOCK, n_slots))
+
+
+@dataclass(frozen=True)
+class Own:
+    """Some sensors' part of a release: rows (m,), copies in the network's units (m, N), zero where
+    there is none, and where they are in it (m, N)."""
+
+    rows: Index
+    copies: Array
+    there: Mask
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The factors given the release of a network, and the dynamics that they suggest;
+    ``information`` (N, k, k) and ``vector`` (N, k) are what the release tells of the factors."""
+
+    network: Network
+    information: Array
+    vector: Array
+    post: Posterior
+    dynamics: Dynamics
+
+    @cached_property
+    def solved(self) -> loadings.Solved:
+        """The release's noise, taken out."""
+        return loadings.solved(self._designs(), self.network.weights[:, None] * self.network.phi)
+
+    @cached_property
+    def quality(self) -> tuple[Array, float]:
+        """How well the release fits: chi^2 of each slot over its numbers (N,), 1 without numbers,
+        and the median. The residual ``z - F m`` has the covariance ``R - F V F'`` given all the
+        data."""
+        network, post = self.network, self.post
+        designs = zip(blocks(network.n_slots), self._designs(), strict=True)
+        square = np.concatenate(
+            [loadings.misfit(F, R, z, post.mean[at], post.cov[at]) for at, (F, R, z, _) in designs]
+        )
+        seen = network.numbers > 0
+        ratio = np.where(seen, square / np.maximum(network.numbers, 1), 1.0)
+        return ratio, float(np.median(ratio[seen])) if seen.any() else 1.0
+
+    def _designs(self) -> Iterator[loadings.Design]:
+        network = self.network
+        for at in blocks(network.n_slots):
+            numbers = network.numbers[at]
+            yield *loadings.used(*network.design(at), numbers), network.z[at], numbers
+
+    def without(self, own: Own) -> tuple[Array, Array]:
+        """What the release tells of the factors without some sensors: information and vector.
+
+        The part of a lone sensor is a correction of rank one, where there are many numbers.
+        """
+        network, z = self.network, self.network.z
+        weights, phi = network.weights[own.rows], network.phi[own.rows]
+        if len(own.rows) == 1 and phi.shape[1] >= constants.CORRECTED_NUMBERS:
+            row, there = int(own.rows[0]), own.there[0]
+            noise = there * network.r[row] + np.where(there, network.sigma2_of(own.rows)[0], 0.0)
+            part = (network.P[row], weights[0] * phi[0], noise, own.copies[0])
+            return self.solved.without(row, *part, self.information, self.vector)
+        z = z - loadings.released(own.copies, weights, phi, network.numbers)
+        parts = []
+        for at in blocks(network.n_slots):
+            (F, R), (own_F, own_R) = network.design(at), network.design(at, own.rows, own.there)
+            parts.append(loadings.information(F - own_F, R - own_R, z[at], network.numbers[at]))
+        information, vector = zip(*parts, strict=True)
+        return np.concatenate(information), np.concatenate(vector)
+
+
+def infer(network: Network) -> Inferred:
     """The factors given the release, and the dynamics that they suggest."""
-    observed = loadings.information(*network.design(), network.z, network.numbers)
+    k = network.P.shape[1]
+    information, vector = np.empty((network.n_slots, k, k)), np.empty((network.n_slots, k))
+    for at in blocks(network.n_slots):
+        made = loadings.information(*network.design(at), network.z[at], network.numbers[at])
+        information[at], vector[at] = made
     dynamics = network.dynamics
     for _ in range(constants.SHORT_PASSES if network.n_slots < constants.SHORT_SLOTS else 1):
-        post = smooth(*observed, dynamics)
+        post = smooth(information, vector, dynamics)
         dynamics = learn(post.moments, network.n_slots)
-    return post, dynamics
+    return Inferred(network, information, vector, post, dynamics)
 
 
-def shared_posterior() -> Inference:
-    """:func:`posterior` for parties in one process: what one computed, the others reuse."""
-    kept: dict[bytes, tuple[Posterior, Dynamics]] = {}
+V = TypeVar("V")
 
-    def infer(network: Network) -> tuple[Posterior, Dynamics]:
-        made = kept.pop(network.digest, None) or posterior(network)
-        while len(kept) > 1:  # the last two serve a round
+
+class Once(Protocol):
+    """Computes what follows from public questions, whose hash is the key."""
+
+    def __call__(self, key: bytes, make: Callable[[], V]) -> V: ...
+
+
+def apart(key: bytes, make: Callable[[], V]) -> V:
+    """A party by itself computes everything."""
+    return make()
+
+
+def together() -> Once:
+    """Parties in one process, asked the same questions: what one computed, the others reuse."""
+    kept: dict[bytes, object] = {}
+
+    def once(key: bytes, make: Callable[[], V]) -> V:
+        made = kept.pop(key) if key in kept else make()
+        while len(kept) > 2:  # the last ones serve a round
             del kept[next(iter(kept))]
-        kept[network.digest] = made
-        return made
+        kept[key] = made
+        return cast(V, made)
 
-    return infer
-
-
-def fit_quality(network: Network, post: Posterior) -> tuple[Array, float]:
-    """How well the release fits: chi^2 of each slot over its numbers (N,), 1 without numbers, and
-    the median. The residual ``z - F m`` has the covariance ``R - F V F'`` given all the data."""
-    F, R = loadings.used(*network.design(), network.numbers)
-    d = np.arange(R.shape[1])
-    S = R - F @ post.cov @ F.mT
-    S[:, d, d] += 1e-3 * R[:, d, d]
-    e = network.z - (F @ post.mean[:, :, None])[:, :, 0]
-    square = np.einsum("tk,tk->t", e, np.linalg.solve(S, e[:, :, None])[:, :, 0])
-    seen = network.numbers > 0
-    ratio = np.where(seen, square / np.maximum(network.numbers, 1), 1.0)
-    return ratio, float(np.median(ratio[seen])) if seen.any() else 1.0
+    return once

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from flfl.errors import FLFLError, InputError
 from flfl.model import Array
 from flfl.protocol import network as public
 from flfl.protocol import schema
-from flfl.protocol.network import Facts, Inference, Network
+from flfl.protocol.network import Facts, Network, Once
 from flfl.protocol.plan import Plan
 from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.traffic import Traffic
@@ -48,7 +49,7 @@ class Coordination:
     verify: Verify | None = None
     network: Network | None = None  # the public state so far; in the end, what anybody may keep
     sizes: dict[str, int] = field(default_factory=dict)  # dimensions of the answers to come
-    infer: Inference = public.posterior  # parties in one process may share what it computes
+    once: Once = public.apart  # parties in one process may share what follows from questions
     seen: bytes = bytes(32)  # the hash of all questions so far
 
     def program(self) -> Program:
@@ -120,6 +121,7 @@ class Coordination:
         self.network = network if self.earlier is not None else public.restart(network)
         here = np.array([name in present for name in facts]).astype(int)
         ask = self._ask("begin", present=here, z=sums)
+        self.network = self.once(self.seen, partial(_same, self.network))
         for n in range(rounds):
             replies = yield ask
             loadings = self._take_loadings(replies)
@@ -127,6 +129,7 @@ class Coordination:
                 self.progress(n + 1, rounds)
             if n < rounds - 1:
                 ask = self._ask("refit", **loadings)
+                self.network = self.once(self.seen, partial(_same, self.network))
         return loadings
 
     def _facts(self, replies: Replies, n_slots: int) -> dict[str, Facts]:
@@ -158,7 +161,7 @@ class Coordination:
         assert network is not None
         try:
             with np.errstate(all="ignore"):
-                _, dynamics = self.infer(network)
+                network = network.learned
         except np.linalg.LinAlgError:
             raise FLFLError("the sums do not fit the sites' loadings; run again") from None
         P, r = network.P.copy(), network.r.copy()
@@ -173,7 +176,7 @@ class Coordination:
                 self._set_aside(name, "its loadings do not fit, or its signature is wrong")
                 continue
             P[rows], r[rows], signatures[n] = body["P"], body["r"], body["signature"]
-        self.network = replace(network, dynamics=dynamics, P=P, r=r)
+        self.network = replace(network, P=P, r=r)
         return {"P": P, "r": r, "signatures": signatures}
 
     def _is_signed(self, name: str, body: Mapping[str, NDArray]) -> bool:
@@ -190,6 +193,10 @@ class Coordination:
 
     def _set_aside(self, name: str, why: str) -> None:
         self.traffic.notes.append(f"{name} is set aside: {why}")
+
+
+def _same(network: Network) -> Network:
+    return network
 
 
 def notes_on_repeats(facts: Mapping[str, Facts]) -> list[str]:

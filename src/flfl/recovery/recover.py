@@ -28,7 +28,6 @@ from flfl.io.table import FILLED, Table
 from flfl.io.write import flags_of
 from flfl.methods import find
 from flfl.protocol.finish import published
-from flfl.protocol.network import posterior
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import selftest
 from flfl.recovery.result import Recovery
@@ -233,7 +232,7 @@ def _published(run: Remembered, table: Table) -> Array | None:
     readings."""
     if any((kept.sigmas[np.isfinite(kept.copies)] == 0).any() for kept in run.sites.values()):
         return None
-    values, (post, _) = np.full(table.values.shape, np.nan), posterior(run.network)
+    values, post = np.full(table.values.shape, np.nan), run.network.inferred.post
     for kept in run.sites.values():
         columns = [table.sensor_ids.index(sensor) for sensor in kept.ids]
         values[:, columns] = published(run.network, post, kept.ids, kept.copies).T

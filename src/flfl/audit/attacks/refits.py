@@ -14,7 +14,6 @@ import numpy as np
 from flfl.audit.attacks import Guess, left_over, received
 from flfl.audit.attacks.gaussian import by_slot
 from flfl.audit.view import Array, Case, Refit, offsets_of
-from flfl.protocol.network import posterior
 
 MOST = 40
 """Refits that are used at the most, the last ones."""
@@ -46,7 +45,7 @@ def run(case: Case, copies: bool) -> Guess:
 def _equations(case: Case, refit: Refit) -> Equations:
     """A refit's rows (k, N) and right-hand sides (k,) for a sensor, in units of their errors."""
     net, now = refit.network, case.network
-    post, _ = posterior(net)
+    post = net.inferred.post
     mean, (L, k) = post.mean, post.mean.shape
     J = net.known.astype(float)
     W = J / (net.r[:, None] + net.sigma2)
