@@ -97,13 +97,8 @@ _OWN: dict[str, Method] = {
         Method(
             "flfl-paper",
             PaperFLFL,
-            "the paper's federation as printed; its plain uploads reveal the readings",
+            "the paper's method with its own protocol; its plain uploads reveal the readings",
             federated=True,
-            # Beside the weights that validation chose once (docs/decisions/0003), smoother ones.
-            grid=(
-                {"spatial_weight": 0.1, "temporal_weight": 0.3},
-                {"spatial_weight": 0.1, "temporal_weight": 1.0},
-            ),
         ),
         *(
             Method(kind, Interpolation, f"each sensor alone: {what}", fixed={"kind": kind})

@@ -97,7 +97,7 @@ def test_a_rank_beyond_the_table_is_refused():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"rank": 0}, {"gradient_rule": "x"}, {"learning_rate": 0.0}, {"schedule": "late"}]
+    "bad", [{"rank": 0}, {"rule": "x"}, {"learning_rate": 0.0}, {"schedule": "late"}]
 )
 def test_bad_parameters_are_named(bad):
     with pytest.raises(ValueError, match=f"{next(iter(bad))}: "):

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 from scipy.linalg import block_diag
 
-from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.federation import PROTOCOL, PaperPlan, Setting, coordinate
 from flfl.paper.graph import region_laplacian
 from flfl.paper.objective import Weights
+from flfl.paper.site import PaperSite, Readings
 from flfl.protocol.messages import Question, decode
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
@@ -33,27 +34,15 @@ def test_the_package_equals_the_printed_loop():
         for r in (0, 1)
     }
     # Checks at the two ends only and nothing held out, so that nothing but the loop runs.
-    plan = PaperPlan(
-        rank=K, rounds=ROUNDS, check_every=ROUNDS, holdout=0.0, weights=Weights(0.01, 0.2, 0.3)
-    )
-    sizes = {"slots": N, "rank": K}
-    sites = [
-        Site(
-            f"region{r}",
-            PaperSite(
-                [f"s{i}" for i in np.flatnonzero(r == REGIONS)],
-                np.flatnonzero(r == REGIONS),
-                Y[r == REGIONS],
-                J[r == REGIONS],
-                REGIONS[r == REGIONS],
-                blocks,
-                plan,
-                7,
-            ),
-            PROTOCOL,
-        )
-        for r in (0, 1)
-    ]
+    settings = (Setting(K, Weights(0.01, 0.2, 0.3)),)
+    plan = PaperPlan(settings, ROUNDS, "paper", "prompt", check_every=ROUNDS, holdout=0.0)
+    sizes = {"slots": N}
+    sites = []
+    for r in (0, 1):
+        home = np.flatnonzero(r == REGIONS)
+        ids = tuple(f"s{i}" for i in home)
+        own = Readings(ids, home, Y[home], J[home], REGIONS[home], blocks, 7)
+        sites.append(Site(f"region{r}", PaperSite(own, plan), PROTOCOL))
     start = {}
 
     def tap(direction, _site, data):
@@ -65,7 +54,7 @@ def test_the_package_equals_the_printed_loop():
 
     traffic = Traffic()
     coordinator = Coordinator(
-        coordinate(plan, N, 7, traffic), PROTOCOL, [s.name for s in sites], sizes
+        coordinate(plan, sizes, 7, traffic), PROTOCOL, [s.name for s in sites], sizes
     )
     local.run(coordinator, sites, traffic, tap)
     P, Q = example.paper_algorithm(

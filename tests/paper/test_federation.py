@@ -1,13 +1,24 @@
 """The paper's protocol: who sees what, whatever the grouping, and what happens when it diverges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from boundary import Boundary
-from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
-from flfl.paper.graph import region_laplacian
+from flfl.paper.federation import PROTOCOL, Motion, PaperPlan, Setting, coordinate
+from flfl.paper.graph import path_laplacian, region_laplacian
 from flfl.paper.objective import Weights
-from flfl.protocol.messages import Answer, ProtocolError, Question, encode
+from flfl.paper.site import PaperSite, Readings
+from flfl.protocol.messages import (
+    Answer,
+    Fixed,
+    ProtocolError,
+    Question,
+    decode,
+    encode,
+    from_fixed,
+)
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.transport import local
@@ -16,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("every_engine")
 
 N, M, RANK = 40, 6, 2
 REGIONS = np.array([0, 0, 0, 1, 1, 2])
-SIZES = {"slots": N, "rank": RANK}
+WEIGHTS = Weights(1e-3, 0.1, 0.3)
+RULES = [("prompt", "paper"), ("synchronous", "whole"), ("synchronous", "exact")]
 
 
 def readings(seed=0):
@@ -28,7 +40,7 @@ def readings(seed=0):
     return Z.T + 0.05 * rng.standard_normal((M, N)), rng.random((M, N)) < 0.7
 
 
-def build(groups, plan, Z=None, known=None, seed=3):
+def build(groups, plan, Z=None, known=None, seed=3, progress=None):
     """Sites from groups of regions, e.g. [[0], [1, 2]]."""
     if Z is None:
         Z, known = readings()
@@ -42,20 +54,12 @@ def build(groups, plan, Z=None, known=None, seed=3):
             )
             for label in group
         }
-        program = PaperSite(
-            [f"s{i}" for i in home],
-            home,
-            Z[home],
-            known[home],
-            REGIONS[home],
-            laplacians,
-            plan,
-            seed,
-        )
-        sites.append(Site(f"site{number}", program, PROTOCOL))
-    traffic = Traffic()
-    program = coordinate(plan, N, seed, traffic)
-    coordinator = Coordinator(program, PROTOCOL, [site.name for site in sites], SIZES)
+        ids = tuple(f"s{i}" for i in home)
+        own = Readings(ids, home, Z[home], known[home], REGIONS[home], laplacians, seed)
+        sites.append(Site(f"site{number}", PaperSite(own, plan), PROTOCOL))
+    traffic, sizes = Traffic(), {"slots": N}
+    program = coordinate(plan, sizes, seed, traffic, progress)
+    coordinator = Coordinator(program, PROTOCOL, [site.name for site in sites], sizes)
     return coordinator, sites, traffic
 
 
@@ -68,24 +72,81 @@ def run(groups, plan, tap=None, **data):
     return out, traffic
 
 
-def plan(**changes):
-    return PaperPlan(rank=RANK, rounds=20, check_every=5, **changes)
+def questions(kind, direction, site, data):
+    """The question of a kind that this message puts to the first site, if it is one."""
+    if direction == "down" and site == "site0":
+        question = decode(Question, data, PROTOCOL, {})
+        return [question.body] if question.kind == kind else []
+    return []
 
 
-@pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
-def test_same_seed_same_bits_whatever_the_sites(schedule):
-    one, _ = run([[0, 1, 2]], plan(schedule=schedule))
+def plan(schedule="prompt", rule="paper", rounds=20, settings=None, **changes):
+    settings = settings or (Setting(RANK, WEIGHTS),)
+    changes = {"check_every": 5} | changes
+    return PaperPlan(settings, rounds, rule, schedule, **changes)
+
+
+both = pytest.mark.parametrize(("schedule", "rule"), RULES)
+
+
+@both
+def test_same_seed_same_bits_whatever_the_sites(schedule, rule):
+    one, _ = run([[0, 1, 2]], plan(schedule, rule))
     for groups in ([[0], [1], [2]], [[2], [0, 1]], [[0, 2], [1]]):
-        other, _ = run(groups, plan(schedule=schedule))
+        other, _ = run(groups, plan(schedule, rule))
         np.testing.assert_array_equal(other, one)
 
 
-@pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
-def test_it_learns(schedule):
+@pytest.mark.parametrize(("schedule", "rule"), [*RULES, ("prompt", "whole")])
+def test_it_learns(schedule, rule):
     Z, known = readings()
-    estimates, _ = run([[0], [1], [2]], PaperPlan(rank=RANK, rounds=300, schedule=schedule))
+    estimates, _ = run([[0], [1], [2]], plan(schedule, rule, rounds=300, check_every=10))
     hidden = ~known
     assert np.abs(estimates - Z)[hidden].mean() < 0.5 * np.abs(Z)[hidden].mean()
+
+
+def whole_objective(state, Q):
+    """The objective with the smoothness of the whole matrix, of one site's training readings."""
+    weights, value = state.setting.weights, 0.0
+    for region in state.regions:
+        data, P = region.data, state.P[region.sensors]
+        X = P @ Q.T
+        value += (data.residual(P, Q) ** 2).sum()
+        value += weights.ridge * (data.per_sensor[:, 0] @ (P**2).sum(1))
+        value += weights.ridge * (data.per_slot[:, 0] @ (Q**2).sum(1))
+        value += weights.spatial * ((region.L @ X) ** 2).sum()
+        value += weights.temporal * (np.diff(X, axis=1) ** 2).sum()
+    return value
+
+
+def test_without_momentum_no_round_raises_the_objective():
+    """The step from the curvatures is safe, and so are Newton steps of a whole region at once."""
+    heard, strong = [], (Setting(3, Weights(0.01, 2.0, 1.0)),)
+    calm = plan("synchronous", "whole", rounds=40, settings=strong, momentum=0.0)
+    coordinator, sites, traffic = build([[0], [1, 2]], calm)
+
+    def tap(direction, site, data):
+        for body in questions("gradient", direction, site, data):
+            heard.append(sum(whole_objective(s.program.state, body["Q"]) for s in sites))
+
+    local.run(coordinator, sites, traffic, tap)
+    assert len(heard) == traffic.rounds > 20
+    assert (np.diff(heard) <= 1e-9 * heard[0]).all()
+
+
+def test_momentum_converges_sooner():
+    """A quadratic with curvatures from 1 to 1,000, its minimum at zero."""
+    bend = np.geomspace(1.0, 1e3, 50)
+
+    def after(rounds, largest):
+        motion = Motion.at_rest(np.ones(50))
+        for _ in range(rounds):
+            motion = motion.step(bend * motion.ahead, 1 / bend[-1], largest)
+        return (bend * motion.Q**2).sum()
+
+    assert after(300, 0.95) < 1e-6 * after(300, 0.0)
+    # Without a restart it would swing about the minimum of a narrow valley.
+    assert after(1000, 0.95) < 1e-12
 
 
 def test_another_seed_gives_another_start():
@@ -103,20 +164,108 @@ def test_hidden_readings_do_not_reach_the_method():
         np.testing.assert_array_equal(spoiled, clean)
 
 
-@pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
-def test_a_step_that_is_too_long_is_cut_and_said(schedule):
-    estimates, traffic = run(
-        [[0], [1], [2]],
-        PaperPlan(rank=RANK, rounds=60, check_every=5, learning_rate=500.0, schedule=schedule),
-    )
+def test_a_step_that_is_too_long_is_cut_and_said():
+    estimates, traffic = run([[0], [1], [2]], plan(rounds=60, learning_rate=500.0))
     assert np.isfinite(estimates).all()
     assert any("diverged" in note for note in traffic.notes)
 
 
-def test_early_stop_is_said():
-    _, traffic = run([[0], [1], [2]], PaperPlan(rank=RANK, rounds=3000, tolerance=0.01))
+@pytest.mark.parametrize("share", [1e-2, 1e-9])
+def test_a_site_that_understates_its_curvature_does_not_break_the_run(share):
+    """The step is then far too long: the run goes back and halves it until it holds, or ends with
+    the best state that it had."""
+    Z, known = readings()
+    coordinator, sites, traffic = build([[0, 1, 2]], plan("synchronous", "whole", rounds=200))
+    honest = sites[0].program.answer
+
+    def lie(kind, body):
+        reply = dict(honest(kind, body))
+        if kind == "gradient":
+            reply["curvature"] = Fixed((share * reply["curvature"].values).astype(np.int64))
+        return reply
+
+    sites[0].program.answer = lie
+    local.run(coordinator, sites, traffic)
+    estimates = sites[0].program.recover()
+    assert any("diverged" in note for note in traffic.notes)
+    assert np.abs(estimates).max() < 10
+    if share == 1e-2:
+        assert np.abs(estimates - Z)[~known].mean() < 0.5 * np.abs(Z)[~known].mean()
+
+
+@both
+def test_early_stop_is_said(schedule, rule):
+    _, traffic = run([[0], [1], [2]], plan(schedule, rule, rounds=3000, tolerance=0.01))
     assert traffic.rounds < 3000
     assert any("no longer falls" in note for note in traffic.notes)
+
+
+def choosing(**changes):
+    """A useless setting before one that fits, and one of another rank."""
+    settings = (
+        Setting(RANK, Weights(5.0, 0.1, 0.3)),
+        Setting(RANK, WEIGHTS),
+        Setting(1, Weights(5.0, 0.1, 0.3)),
+    )
+    return plan("synchronous", "whole", rounds=40, settings=settings, cut=0.3, window=30, **changes)
+
+
+def test_the_setting_is_chosen_on_cut_readings_and_learned_from_all():
+    heard = []
+    coordinator, sites, traffic = build(
+        [[0], [1, 2]], choosing(), progress=lambda *done: heard.append(done)
+    )
+    starts = []
+
+    def tap(direction, site, data):
+        for body in questions("start", direction, site, data):
+            starts.append({n: v.tolist() for n, v in body.items() if n != "scale"})
+
+    local.run(coordinator, sites, traffic, tap)
+    tried = [{"setting": i, "slots": [5, 35], "held": 0.3} for i in range(3)]
+    assert starts == [*tried, {"setting": 1, "slots": [0, N], "held": 0.0}]
+    assert "chose setting 2 of 3" in traffic.notes[0]
+    assert all(site.program.state.setting.weights == WEIGHTS for site in sites)
+    done, totals = zip(*heard, strict=True)
+    assert set(totals) == {4 * 40}
+    assert list(done) == sorted(done)
+
+
+def test_too_few_readings_to_choose_by_take_the_first_setting():
+    _, traffic = run([[0], [1, 2]], replace(choosing(), cut=0.1))
+    assert traffic.messages_down["start"] == 2
+    assert not any("chose" in note for note in traffic.notes)
+
+
+def test_a_choice_does_not_see_hidden_readings_either():
+    Z, known = readings()
+    clean, _ = run([[0], [1], [2]], choosing())
+    spoiled, _ = run([[0], [1], [2]], choosing(), Z=np.where(known, Z, np.nan), known=known)
+    np.testing.assert_array_equal(spoiled, clean)
+
+
+def test_one_sensor_a_site_shows_every_reading():
+    """The curvature tells the length of ``p_i``, the gradient its direction, and both the misfit:
+    what the paper calls ill-posed is one division."""
+    Z, known = readings()
+    setting = Setting(RANK, Weights(1e-3, 0.0, 0.3))
+    lonely = PaperPlan((setting,), 1, holdout=0.0)
+    own = Readings(("a",), np.array([0]), Z[:1], known[:1], np.array([0]), {0: np.zeros((1, 1))}, 3)
+    site = PaperSite(own, lonely)
+    scale, slots = np.array(2.0), np.array([0, N])
+    site.answer("start", {"setting": np.array(0), "slots": slots, "held": 0.0, "scale": scale})
+    Q = np.random.default_rng(5).standard_normal((N, RANK))
+    reply = site.answer("gradient", {"Q": Q, "move": np.array(1)})
+    G, bend = (from_fixed(reply[name].values) for name in ("grad_Q", "curvature"))
+    z2, ridge = setting.weights.temporal, setting.weights.ridge
+    rows = G - 2 * ridge * known[0][:, None] * Q  # = 2 x p^T, of rank one
+    u = np.linalg.svd(rows)[2][0]
+    p = u * np.sqrt((bend - ridge) / (1 + 4 * z2))
+    misfit = rows @ p / (2 * p @ p)
+    read = (Q + z2 * path_laplacian(Q)) @ p - misfit
+    flipped = (Q + z2 * path_laplacian(Q)) @ -p + misfit
+    error = min(np.abs(guess - Z[0])[known[0]].max() for guess in (read, flipped))
+    assert error < 1e-6
 
 
 def test_the_ledger_counts_the_real_messages():
@@ -125,28 +274,29 @@ def test_the_ledger_counts_the_real_messages():
     def tap(direction, _site, data):
         heard[direction] += len(data)
 
-    _, traffic = run([[0], [1], [2]], plan(schedule="synchronous"), tap)
+    _, traffic = run([[0], [1], [2]], plan("synchronous", "whole"), tap)
     assert (traffic.bytes_up, traffic.bytes_down) == (heard["up"], heard["down"])
     assert traffic.messages_up["gradient"] == 3 * traffic.rounds
-    # One upload: N x k numbers of 8 bytes, one count, and a small header.
+    # One upload: N x k numbers of 8 bytes, two more, and a small header.
     each = traffic.up["gradient"] / traffic.messages_up["gradient"]
     assert 8 * N * RANK < each < 8 * N * RANK + 300
 
 
-@pytest.mark.parametrize("schedule", ["prompt", "synchronous"])
-def test_the_boundary(schedule):
+@both
+def test_the_boundary(schedule, rule):
     """Nothing that the coordinator can reach, at any moment, is a site's; no upload holds a
     reading, a latent vector or a weight of the graph."""
     Z, known = readings()
     marker = 0.123456789012345
     Z[known] = np.where(np.arange(known.sum()) % 7 == 0, marker, Z[known])
-    coordinator, sites, traffic = build([[0], [1], [2]], plan(schedule=schedule), Z=Z, known=known)
+    coordinator, sites, traffic = build([[0], [1], [2]], plan(schedule, rule), Z=Z, known=known)
 
     def private():
         states = [site.program.state for site in sites]
         latent = [array for state in states for array in (state.P, state.kept)]
         regions = [region for state in states for region in state.regions]
-        return latent + [a for r in regions for a in (r.data.Y, r.data.J, r.L)]
+        held = [array for state in states for array in (state.own.Z, state.own.known)]
+        return latent + held + [a for r in regions for a in (r.data.Y, r.data.J, r.L)]
 
     watch = Boundary(coordinator, private, secrets={marker})
     local.run(coordinator, sites, traffic, watch.tap)
@@ -158,7 +308,7 @@ def test_the_boundary_test_can_fail():
     Z, known = readings()
     for leak in ("local", "closure", "attribute", "upload"):
         coordinator, sites, traffic = build([[0], [1], [2]], plan(), Z=Z, known=known)
-        stolen = sites[0].program.state.regions[0].data.Y
+        stolen = sites[0].program.state.own.Z
         honest = coordinator._program
 
         def spy(honest=honest, stolen=stolen, leak=leak):
@@ -220,7 +370,7 @@ def test_a_site_refuses_what_is_not_for_it_and_stays_as_it_was():
 
 
 def test_weights_change_the_result():
-    plain, _ = run([[0], [1], [2]], plan(weights=Weights()))
+    plain, _ = run([[0], [1], [2]], plan(settings=(Setting(RANK, Weights()),)))
     for weights in (Weights(ridge=0.1), Weights(spatial=0.5), Weights(temporal=0.5)):
-        other, _ = run([[0], [1], [2]], plan(weights=weights))
+        other, _ = run([[0], [1], [2]], plan(settings=(Setting(RANK, weights),)))
         assert not np.allclose(other, plain)

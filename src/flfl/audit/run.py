@@ -34,7 +34,6 @@ from flfl.io.table import Table
 from flfl.methods import create
 from flfl.model import loadings
 from flfl.paper.estimator import PaperFLFL
-from flfl.paper.objective import Weights
 from flfl.paper.scaling import Scaling
 from flfl.protocol.added_error import read_at_most
 from flfl.protocol.network import Network
@@ -116,12 +115,12 @@ def _plain(
 ) -> Report:
     """Run the paper's method and compute the readings from what its coordinator was sent."""
     tell("running the paper's method")
-    model, seen = PaperFLFL(**{"rounds": PLAIN_ROUNDS, **settings}), plain_inversion.Recorder()
+    given = {"rounds": PLAIN_ROUNDS, **settings, "rule": "paper"}
+    model, seen = PaperFLFL(**given), plain_inversion.Recorder()
     model.fit(values, sensors=sensors, witness=seen)
     tell("attacking: plain inversion")
-    weights = Weights(model.ridge, model.spatial_weight, model.temporal_weight)
     raw = values.dropna(axis="columns", how="all").to_numpy(dtype=float).T
-    guess = plain_inversion.invert(seen, weights)
+    guess = plain_inversion.invert(seen, model.setting_.weights)
     found = plain_inversion.score(guess, Scaling.fit(raw).apply(raw))
     finding = Finding("plain inversion", COORDINATOR, found["exposed"], found["guessing"])
     n_sites = len(set(model.partition_.sites))

@@ -4,146 +4,193 @@
 2. A sensor downloads Q.
 3. It computes its gradients from its readings, Q, and the latent vectors of its region.
 4. It moves ``p_i`` and uploads its gradient for Q.
-5. The coordinator moves Q: at once (``schedule="prompt"``, as printed: one sensor after the
-   other) or after all have answered (``schedule="synchronous"``: one sum a round).
+5. The coordinator moves Q.
 
-Left open there: a run that diverges gets a smaller step; readings that are held out stop it.
+With ``schedule="prompt"``, as printed, Q moves at once, one sensor after the other, by a fixed
+step. With ``schedule="synchronous"`` it moves once a round, by the sum of all gradients, with
+momentum; its step follows from one curvature a site, and ``p_i`` moves by a Newton step.
+
+Left open there: which weights and rank (they are tried on readings cut from the training
+readings); when to stop (readings that are held out); a run that diverges gets a smaller step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flfl import constants
-from flfl.paper.objective import Observed, Rule, Weights, gradient
-from flfl.protocol.messages import (
-    LARGEST,
-    Exchange,
-    Field,
-    Fixed,
-    Protocol,
-    ProtocolError,
-    to_fixed,
-)
-from flfl.protocol.session import Ask, Program, Replies, Reply
+from flfl.paper.objective import Array, Rule, Weights
+from flfl.protocol.messages import Exchange, Field, Protocol
+from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.traffic import Traffic
 
-Array = NDArray[np.float64]
 Schedule = Literal["prompt", "synchronous"]
 Progress = Callable[[int, int], None]
 
+_INT, _FLOAT, _SUM = Field("int"), Field("float"), Field("sum")
 _FACTORS = {"Q": Field("float", ("slots", "rank"))}
-_STEP = {**_FACTORS, "eta": Field("float")}
-_SUM = Field("sum")
-_SCORES = ("train", "train_n", "held", "held_n", "bad")
+SCORES = ("train", "train_n", "held", "held_n", "bad")
 
 PROTOCOL: Protocol = {
     "hello": Exchange({}, {"sensors": _SUM, "readings": _SUM, "turns": Field("int", ("*",))}),
-    "start": Exchange({"scale": Field("float")}, {}),
-    "gradient": Exchange(_STEP, {"grad_Q": Field("sum", ("slots", "rank")), "bad": _SUM}),
-    "turn": Exchange(
-        {**_STEP, "sensor": Field("int")},
-        {"grad_Q": Field("float", ("slots", "rank")), "bad": Field("float")},
+    "start": Exchange(
+        {"setting": _INT, "slots": Field("int", (2,)), "held": _FLOAT, "scale": _FLOAT},
+        {"readings": _SUM},
     ),
-    "score": Exchange(_FACTORS, dict.fromkeys(_SCORES, _SUM)),
+    "gradient": Exchange(
+        {**_FACTORS, "move": _INT},
+        {"grad_Q": Field("sum", ("slots", "rank")), "curvature": _SUM, "bad": _SUM},
+    ),
+    "turn": Exchange(
+        {**_FACTORS, "eta": _FLOAT, "sensor": _INT},
+        {"grad_Q": Field("float", ("slots", "rank")), "bad": _FLOAT},
+    ),
+    "score": Exchange(_FACTORS, dict.fromkeys(SCORES, _SUM)),
     "keep": Exchange({}, {}),
     "restore": Exchange({}, {}),
     "finish": Exchange(_FACTORS, {}),
 }
 
-_LARGEST_STEP = 1e6
-"""Standardised readings are of size one: a gradient row beyond this is a run blowing up."""
-_LARGEST_ERROR = 1e3
-"""A mean squared error beyond this, likewise."""
 _MOST_CUTS, _FEWEST_HELD = 12, 30
-_WEIGHTS = Weights(constants.PAPER_RIDGE, constants.PAPER_SPATIAL, constants.PAPER_TEMPORAL)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Latent factors (k) and the weights of the objective."""
+
+    rank: int
+    weights: Weights
 
 
 @dataclass(frozen=True)
 class PaperPlan:
-    """What all parties agree on. The step is ``eta = learning_rate * sqrt(M N) / (2 |Omega|)``,
-    relative to the curvature of a balanced start, so that one value serves any size and rate."""
+    """What all parties agree on.
 
-    rank: int = constants.PAPER_RANK
-    rounds: int = constants.PAPER_ROUNDS
+    Of several settings the best on cut readings is chosen, on ``window`` slots at most; the first
+    where there are too few readings to choose by. The fixed step of the schedule ``prompt`` is
+    ``eta = learning_rate * sqrt(M N) / (2 |Omega|)``, relative to the curvature of a balanced
+    start, so that one value serves any size and rate.
+    """
+
+    settings: tuple[Setting, ...]
+    rounds: int
+    rule: Rule = "whole"
+    schedule: Schedule = "synchronous"
     learning_rate: float = constants.PAPER_LEARNING_RATE
-    weights: Weights = _WEIGHTS
-    rule: Rule = "paper"
-    schedule: Schedule = "prompt"
+    momentum: float = constants.PAPER_MOMENTUM
     check_every: int = constants.PAPER_CHECK_EVERY
     patience: int = constants.PAPER_PATIENCE
     tolerance: float = constants.PAPER_TOLERANCE
     holdout: float = constants.PAPER_HELD_OUT
+    cut: float = constants.TUNING_SHARE
+    window: int = constants.TUNING_SLOTS
 
 
-def sensor_stream(seed: int, sensor: str) -> np.random.Generator:
-    """The random stream of one sensor: the same whatever site it belongs to."""
-    words = np.frombuffer(sha256(sensor.encode()).digest(), dtype="<u4")
-    return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))
+@dataclass(frozen=True)
+class _Network:
+    """Who takes part, and what every run of it shares."""
+
+    plan: PaperPlan
+    seed: int
+    n_sensors: float
+    turns: tuple[tuple[int, str, int], ...]
+    """Turn number, site, and number of the sensor there."""
+    sizes: dict[str, int]
+    traffic: Traffic
 
 
 def coordinate(
-    plan: PaperPlan, n_slots: int, seed: int, traffic: Traffic, progress: Progress | None = None
+    plan: PaperPlan,
+    sizes: dict[str, int],
+    seed: int,
+    traffic: Traffic,
+    progress: Progress | None = None,
 ) -> Program:
-    """The coordinator's part. It holds Q, the best Q so far, and sums."""
+    """The coordinator's part. It holds Q, the best Q so far, and sums.
+
+    ``sizes`` names the ``slots``, and is kept at what the messages hold: a choice among settings
+    looks at fewer slots, and each setting has its own rank.
+    """
     hello = yield Ask("hello")
-    n_sensors, readings = float(hello.total["sensors"]), float(hello.total["readings"])
     turns = sorted(
         (int(turn), site, sensor)
         for site, public in hello.by_site.items()
         for sensor, turn in enumerate(public["turns"])
     )
-    scale = (n_slots / n_sensors / plan.rank) ** 0.25
-    yield Ask("start", {"scale": scale})
-    rng = np.random.default_rng(np.random.SeedSequence([seed]))
-    Q = constants.PAPER_Q_SPREAD / scale * rng.standard_normal((n_slots, plan.rank))
-    watch = _Watch(plan.learning_rate * np.sqrt(n_sensors * n_slots) / (2 * readings), Q)
-    bad = 0.0
-    for t in range(plan.rounds + 1):
-        if t % plan.check_every == 0 or t == plan.rounds or bad:
-            score = yield Ask("score", {"Q": Q})
-            watch, verdict = _judge(watch, plan, score, Q, t, diverged=bool(bad))
-            if progress is not None:
-                progress(t, plan.rounds)
-            if verdict != "go on":
-                yield Ask(verdict)
-            if verdict == "restore":
-                Q, bad = watch.best, 0.0
-            if watch.stopped or t == plan.rounds:
-                break
-        traffic.rounds = t + 1
-        if plan.schedule == "synchronous":
-            replies = yield Ask("gradient", {"eta": watch.eta, "Q": Q})
-            Q, bad = _moved(Q, watch.eta, replies.total, bad)
-        else:
-            for _, site, sensor in turns:
-                step = {"eta": watch.eta, "Q": Q, "sensor": sensor}
-                replies = yield Ask("turn", step, to=site)
-                Q, bad = _moved(Q, watch.eta, replies.by_site[site], bad)
+    net = _Network(plan, seed, float(hello.total["sensors"]), tuple(turns), sizes, traffic)
+    several = len(plan.settings) > 1
+    enough = plan.cut * float(hello.total["readings"]) >= _FEWEST_HELD
+    trials = range(len(plan.settings) if several and enough else 0)
+    N, done, total = sizes["slots"], 0, (len(trials) + 1) * plan.rounds
+    first = max(0, (N - plan.window) // 2)
+
+    def tell(t: int) -> None:
+        if progress is not None:
+            progress(done + t, total)
+
+    best, chosen, rounds = np.inf, 0, plan.rounds
+    for number in trials:
+        stretch = (first, min(N, first + plan.window))
+        watch = yield from _learn(net, number, plan.rounds, stretch, plan.cut, tell)
+        if watch.lowest_held < best:
+            best, chosen, rounds = watch.lowest_held, number, watch.best_round
+        done += plan.rounds
+    if trials:
+        what = f"setting {chosen + 1} of {len(trials)} and {rounds} rounds"
+        traffic.notes.append(f"chose {what} on readings cut from the training readings")
+    # What was chosen on cut readings, rounds included, is learned from all of them.
+    held = 0.0 if several else plan.holdout
+    watch = yield from _learn(net, chosen, rounds, (0, N), held, tell)
+    traffic.rounds = watch.rounds
     traffic.notes += watch.notes
-    # Each sensor's own gradient of every slot, in every round: nothing is summed away.
-    traffic.numbers = traffic.rounds * len(turns) * n_slots * plan.rank
-    yield Ask("restore")
     yield Ask("finish", {"Q": watch.best})
 
 
-def _moved(Q: Array, eta: float, upload: Mapping[str, Any], bad: float) -> tuple[Array, float]:
-    """Q after one step against an upload, and how many uploads were left out so far."""
-    return Q - eta * upload["grad_Q"], bad + float(upload["bad"])
+@dataclass(frozen=True)
+class Motion:
+    """Q with momentum: the gradient is taken ``ahead`` of it; ``pace`` is Nesterov's counter."""
+
+    Q: Array
+    ahead: Array
+    pace: float = 1.0
+
+    @classmethod
+    def at_rest(cls, Q: Array) -> Motion:
+        """At a point, without momentum."""
+        return cls(Q, Q)
+
+    def step(self, grad: Array, eta: float, largest: float) -> Motion:
+        """``Q' = ahead - eta grad``, and ``ahead' = Q' + m (Q' - Q)`` with ``m <= largest``.
+
+        Momentum that climbs (``grad . (Q' - Q) > 0``) is dropped, and begins anew.
+
+        Examples
+        --------
+        >>> motion = Motion.at_rest(np.array([4.0]))
+        >>> for _ in range(3):
+        ...     motion = motion.step(motion.ahead, 0.5, 0.95)
+        >>> motion.Q.round(3).tolist(), motion.ahead.round(3).tolist()
+        ([0.359], [0.077])
+        """
+        Q = self.ahead - eta * grad
+        forward = Q - self.Q
+        pace = 1.0 if np.vdot(grad, forward) > 0 else self.pace
+        following = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        ahead = Q + min((pace - 1) / following, largest) * forward
+        return Motion(Q, ahead, following)
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """Step size, the best Q, and what the early stop and the safeguard remember."""
+    """The best Q, and what the early stop and the safeguard remember."""
 
-    eta: float
     best: Array
+    best_round: int = 0
+    rounds: int = 0
     stopped: bool = False
     notes: tuple[str, ...] = ()
     lowest_train: float = np.inf
@@ -151,11 +198,90 @@ class _Watch:
     checks_without_gain: int = 0
     cuts: int = 0
 
+    @property
+    def caution(self) -> float:
+        """What is left of a step after the cuts."""
+        return 0.5**self.cuts
+
+
+def _learn(
+    net: _Network,
+    number: int,
+    rounds: int,
+    stretch: tuple[int, int],
+    held: float,
+    tell: Callable[[int], None],
+) -> Generator[Ask, Replies, _Watch]:
+    """Learn with one setting on a stretch of slots; the sites end in the best state."""
+    plan, k, N = net.plan, net.plan.settings[number].rank, stretch[1] - stretch[0]
+    net.sizes.update(slots=N, rank=k)
+    scale = (N / net.n_sensors / k) ** 0.25
+    where = {"setting": number, "slots": np.array(stretch), "held": held, "scale": scale}
+    started = yield Ask("start", where)
+    readings = max(float(started.total["readings"]), 1.0)
+    eta = plan.learning_rate * np.sqrt(net.n_sensors * N) / (2 * readings)
+    rng = np.random.default_rng(np.random.SeedSequence([net.seed]))
+    motion = Motion.at_rest(constants.PAPER_Q_SPREAD / scale * rng.standard_normal((N, k)))
+    watch, bad = _Watch(motion.Q), 0.0
+    for t in range(rounds + 1):
+        if t % plan.check_every == 0 or t == rounds or bad:
+            score = yield Ask("score", {"Q": motion.Q})
+            state = {"diverged": bool(bad), "judged": held > 0}
+            watch, verdict = _judge(watch, plan, score, motion.Q, t, **state)
+            tell(t)
+            if verdict != "go on":
+                yield Ask(verdict)
+            if verdict == "restore":
+                motion, bad = Motion.at_rest(watch.best), 0.0
+            if watch.stopped or t == rounds:
+                break
+        watch = replace(watch, rounds=t + 1)
+        if plan.schedule == "synchronous":
+            motion, bad = yield from _together(net, motion, watch.caution, t)
+        else:
+            motion, bad = yield from _in_turn(net, motion.Q, watch.caution * eta)
+    yield Ask("restore")
+    return watch
+
+
+def _together(
+    net: _Network, motion: Motion, caution: float, t: int
+) -> Generator[Ask, Replies, tuple[Motion, float]]:
+    """One round of all sensors, and how many regions ran away; if none, their sum moves Q."""
+    move = int(t % constants.PAPER_MOVE_EVERY == 0)
+    replies = yield Ask("gradient", {"Q": motion.ahead, "move": move})
+    grad, bad = replies.total["grad_Q"], float(replies.total["bad"])
+    net.traffic.numbers += len(replies.sites) * grad.size
+    if bad:
+        return motion, bad
+    eta = caution / (2 * max(float(replies.total["curvature"]), 1e-6))
+    return motion.step(grad, eta, net.plan.momentum), bad
+
+
+def _in_turn(net: _Network, Q: Array, eta: float) -> Generator[Ask, Replies, tuple[Motion, float]]:
+    """One round of the sensors one by one, each of which moves Q, and how many ran away."""
+    bad = 0.0
+    for _, site, sensor in net.turns:
+        replies = yield Ask("turn", {"eta": eta, "Q": Q, "sensor": sensor}, to=site)
+        upload = replies.by_site[site]
+        Q, bad = Q - eta * upload["grad_Q"], bad + float(upload["bad"])
+        # Each sensor's own gradient of every slot: nothing is summed away.
+        net.traffic.numbers += Q.size
+    return Motion.at_rest(Q), bad
+
 
 def _judge(
-    watch: _Watch, plan: PaperPlan, score: Replies, Q: Array, t: int, *, diverged: bool
+    watch: _Watch,
+    plan: PaperPlan,
+    score: Replies,
+    Q: Array,
+    t: int,
+    *,
+    diverged: bool,
+    judged: bool,
 ) -> tuple[_Watch, Literal["keep", "restore", "go on"]]:
-    """What to do with the state that was just scored."""
+    """What to do with the state that was just scored. Where nothing is held out by which it could
+    be ``judged``, the last state is the best."""
     total = {name: float(value) for name, value in score.total.items()}
     train = total["train"] / max(total["train_n"], 1.0)
     # A handful of held-out readings is a lottery: then the training error judges.
@@ -164,165 +290,18 @@ def _judge(
     if diverged or total["bad"] or train > constants.PAPER_DIVERGED * watch.lowest_train:
         note = f"diverged by round {t}: went back to the best state, halved the step"
         cuts = watch.cuts + 1
-        cut = replace(watch, eta=watch.eta / 2, cuts=cuts, stopped=cuts >= _MOST_CUTS)
+        cut = replace(watch, cuts=cuts, stopped=cuts >= _MOST_CUTS)
         return replace(cut, notes=(*watch.notes, note)), "restore"
-    clearly = held < (1 - plan.tolerance) * watch.lowest_held
-    idle = 0 if clearly else watch.checks_without_gain + 1
-    lowest = min(watch.lowest_train, train)
-    seen = replace(watch, lowest_train=lowest, checks_without_gain=idle)
+    watch = replace(watch, lowest_train=min(watch.lowest_train, train))
+    better = replace(watch, lowest_held=held, best=Q, best_round=t)
+    if not judged:
+        return better, "keep"
+    idle = watch.checks_without_gain + 1
+    if held < (1 - plan.tolerance) * watch.lowest_held:
+        idle = 0
+    seen = replace(better if held < watch.lowest_held else watch, checks_without_gain=idle)
     if idle >= plan.patience:
-        note = f"stopped after {t} rounds: the held-out error no longer falls"
+        what = "training" if few else "held-out"
+        note = f"stopped after {t} rounds: the {what} error no longer falls"
         seen = replace(seen, stopped=True, notes=(*watch.notes, note))
-    if held < watch.lowest_held:
-        return replace(seen, lowest_held=held, best=Q), "keep"
-    return seen, "go on"
-
-
-@dataclass(frozen=True)
-class Region:
-    """One region at a site: which of its sensors, their readings, and the graph's Laplacian."""
-
-    sensors: NDArray[np.int64]
-    data: Observed
-    held: tuple[NDArray[np.int64], NDArray[np.int64], Array]
-    """Rows, slots and values of the readings that are held out."""
-    L: Array
-
-
-@dataclass(frozen=True)
-class PaperState:
-    """All that a site of m sensors knows."""
-
-    plan: PaperPlan
-    turns: NDArray[np.int64]
-    """(m,) public turn numbers: the order in which the prompt schedule visits the sensors."""
-    regions: tuple[Region, ...]
-    P: Array
-    """(m, k) latent vectors; before the start, the noise that they are made of."""
-    kept: Array
-    """(m, k) latent vectors of the best state so far."""
-    Q: Array | None = None
-    """(N, k) the coordinator's best factors, once the run has finished."""
-
-
-class PaperSite:
-    """A site's part, for standardised readings Z (m, N) of m sensors and their mask; ``regions``
-    has a label for each sensor, ``laplacians`` a matrix for each label."""
-
-    def __init__(
-        self,
-        ids: Sequence[str],
-        turns: Sequence[int],
-        Z: Array,
-        known: NDArray[np.bool_],
-        regions: Sequence[int],
-        laplacians: Mapping[int, Array],
-        plan: PaperPlan,
-        seed: int,
-    ) -> None:
-        streams = [sensor_stream(seed, sensor) for sensor in ids]
-        held = known & np.stack([stream.random(Z.shape[1]) < plan.holdout for stream in streams])
-        held[known.sum(axis=1) < 2 / max(plan.holdout, 1e-9)] = False
-        noise = np.stack([stream.standard_normal(plan.rank) for stream in streams])
-        found = []
-        for label in dict.fromkeys(np.asarray(regions).tolist()):
-            here = np.flatnonzero(np.asarray(regions) == label)
-            rows, slots = np.nonzero(held[here])
-            out = (rows, slots, Z[here[rows], slots])
-            data = Observed.of(Z[here], known[here] & ~held[here])
-            found.append(Region(here, data, out, laplacians[int(label)]))
-        self.state = PaperState(plan, np.asarray(turns), tuple(found), noise, noise)
-        self.sizes = {"slots": Z.shape[1], "rank": plan.rank}
-
-    def answer(self, kind: str, body: Mapping[str, np.ndarray]) -> Reply:
-        """Answer one of the questions of :data:`PROTOCOL`."""
-        self.state, reply = HANDLERS[kind](self.state, **body)
-        return reply
-
-    def recover(self) -> Array:
-        """Standardised estimates ``p_i . q_j`` of this site's sensors (m x N)."""
-        assert self.state.Q is not None, "the run has not finished"
-        out = np.empty((len(self.state.P), len(self.state.Q)))
-        for region in self.state.regions:
-            out[region.sensors] = self.state.P[region.sensors] @ self.state.Q.T
-        return out
-
-
-Answered = tuple[PaperState, Reply]
-
-
-def _hello(state: PaperState) -> Answered:
-    readings = sum(float(region.data.per_sensor.sum()) for region in state.regions)
-    return state, {"sensors": len(state.turns), "readings": readings, "turns": state.turns}
-
-
-def _start(state: PaperState, scale: np.ndarray) -> Answered:
-    P = float(scale) * (1 + constants.PAPER_P_SPREAD * state.P)
-    return replace(state, P=P, kept=P), {}
-
-
-def _gradient(state: PaperState, Q: Array, eta: np.ndarray) -> Answered:
-    """All sensors of the site move; the sum of their gradients leaves."""
-    # Region by region in fixed point: the sum is the same however regions form sites.
-    total, bad = np.zeros(Q.shape, dtype=np.int64), 0.0
-    for region in state.regions:
-        state, upload = _move(state, region, Q, float(eta))
-        if upload is None:
-            bad += 1
-        else:
-            total += to_fixed(upload)
-    return state, {"grad_Q": Fixed(total), "bad": bad}
-
-
-def _turn(state: PaperState, Q: Array, eta: np.ndarray, sensor: np.ndarray) -> Answered:
-    """One sensor moves and uploads its own gradient, as printed."""
-    if not 0 <= int(sensor) < len(state.turns):
-        raise ProtocolError(f"there is no sensor {int(sensor)} here")
-    region = next(r for r in state.regions if int(sensor) in r.sensors)
-    row = int(np.flatnonzero(region.sensors == int(sensor))[0])
-    state, upload = _move(state, region, Q, float(eta), slice(row, row + 1))
-    if upload is None:
-        return state, {"grad_Q": np.zeros_like(Q), "bad": 1.0}
-    return state, {"grad_Q": upload, "bad": 0.0}
-
-
-def _move(
-    state: PaperState, region: Region, Q: Array, eta: float, rows: slice = slice(None)
-) -> tuple[PaperState, Array | None]:
-    """Some sensors of a region move, and their gradient for Q; None where the numbers ran away."""
-    P, plan = state.P[region.sensors], state.plan
-    with np.errstate(over="ignore", invalid="ignore"):
-        grad_P, grad_Q = gradient(region.data, P, Q, region.L, plan.weights, plan.rule, rows)
-        moved = P[rows] - eta * grad_P
-    if not max(np.abs(moved).max(), grad_Q.max(), -grad_Q.min()) < _LARGEST_STEP:
-        return state, None
-    after = state.P.copy()
-    after[region.sensors[rows]] = moved
-    return replace(state, P=after), grad_Q
-
-
-def _score(state: PaperState, Q: Array) -> Answered:
-    out = np.zeros(len(_SCORES))
-    for region in state.regions:
-        P, (rows, slots, values) = state.P[region.sensors], region.held
-        E = region.data.residual(P, Q)
-        miss = values - np.einsum("ek,ek->e", P[rows], Q[slots])
-        train, held = float(np.vdot(E, E)), float(miss @ miss)
-        if train + held < min(_LARGEST_ERROR * E.size, LARGEST / len(state.regions)):
-            out[:-1] += train, region.data.per_sensor.sum(), held, len(values)
-        else:
-            out[-1] += 1
-    return state, dict(zip(_SCORES, out, strict=True))
-
-
-HANDLERS: Mapping[str, Callable[..., Answered]] = {
-    "hello": _hello,
-    "start": _start,
-    "gradient": _gradient,
-    "turn": _turn,
-    "score": _score,
-    "keep": lambda state: (replace(state, kept=state.P), {}),
-    "restore": lambda state: (replace(state, P=state.kept), {}),
-    "finish": lambda state, Q: (replace(state, Q=Q.copy()), {}),
-}
-"""What answers each question of :data:`PROTOCOL`: pure steps from one state to the next."""
+    return seen, "keep" if held < watch.lowest_held else "go on"

@@ -1,4 +1,4 @@
-"""The gradient of the paper's objective, as printed and as it should be.
+"""The gradient of the paper's objective: as printed, as it should be, and as its text says.
 
 For the C sensors of one region, with ``Omega`` the known entries::
 
@@ -8,6 +8,8 @@ For the C sensors of one region, with ``Omega`` the known entries::
               + z2      sum_Omega ((P Q^T D)_ij)^2
 
 ``D`` has one column fewer than there are slots, so the last slot has no temporal term.
+The paper's text says otherwise than this equation: there the smoothness is that of the *whole*
+recovered matrix, ``z1 |L P Q^T|^2 + z2 |P Q^T D|^2`` over every sensor and slot.
 The network's objective is the sum over regions.
 """
 
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 from flfl.paper.graph import difference, difference_adjoint, path_laplacian
 
 Array = NDArray[np.float64]
-Rule = Literal["paper", "exact"]
+Rule = Literal["paper", "exact", "whole"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ def gradient(
     formulas as printed: ``c_ij = y_ij - p_i.q_j - z1 (L L^T)_i P q_j - z2 p_i (Q^T D D^T)_j`` on
     known entries, then ``-2 c_ij q_j + 2 lambda p_i`` and ``-2 c_ij p_i + 2 lambda q_j`` summed.
     The two agree when L is symmetric and every entry is known; otherwise the printed pair
-    leaves out what an entry's smoothness terms owe to its neighbours.
+    leaves out what an entry's smoothness terms owe to its neighbours. ``rule="whole"`` is the
+    derivative of ``E`` with the smoothness of the whole matrix; for a symmetric L it is the
+    printed pair with its smoothness terms at every slot.
 
     P (C, k) and L (C, C) are of the whole region, Q is (N, k); ``grad_P`` (len(rows), k) and
     ``grad_Q`` (N, k) are of the sensors in ``rows`` only: the paper lets one move at a time.
@@ -136,6 +140,65 @@ def _exact_terms(
     return grad_P, grad_Q
 
 
+def _whole_terms(
+    data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
+) -> tuple[Array, Array]:
+    """The fit on known entries, and the smoothness of every sensor at every slot."""
+    A, p = own.residual(P[rows], Q), P[rows]
+    grad_P, grad_Q = -2 * (A @ Q), -2 * (A.T @ p)
+    # Both smoothness terms need k x k products only, never a matrix of sensors x slots.
+    if weights.spatial and L.any():
+        pull = 2 * weights.spatial * (L.T @ (L @ P))[rows]
+        grad_P += pull @ (Q.T @ Q)
+        grad_Q += Q @ (pull.T @ p)
+    if weights.temporal:
+        bends = 2 * weights.temporal * path_laplacian(Q)
+        grad_P += p @ (bends.T @ Q)
+        grad_Q += bends @ (p.T @ p)
+    return grad_P, grad_Q
+
+
 RULES: Mapping[Rule, Callable[..., tuple[Array, Array]]]
 """How all terms but the ridge are differentiated."""
-RULES = {"paper": _printed_terms, "exact": _exact_terms}
+RULES = {"paper": _printed_terms, "exact": _exact_terms, "whole": _whole_terms}
+
+
+def sensor_curvature(data: Observed, Q: Array, L: Array, weights: Weights) -> Array:
+    """Matrices H (C, k, k): a step ``-H_i^-1 grad_i / 2`` of all p_i at once lowers ``E``.
+
+    ``H_i = Q^T J_i Q + lambda n_i + z1 h_i Q^T Q + z2 Q^T D D^T Q`` is half of the second
+    derivative by p_i under the rule ``whole``, but for ``h_i = sum_i' |L^T L|_ii'``, which bounds
+    what the neighbours' steps do. The rule ``exact`` bends less.
+
+    Examples
+    --------
+    >>> data = Observed.of(np.array([[1.0, 5.0]]), np.array([[True, False]]))
+    >>> sensor_curvature(data, np.array([[3.0], [2.0]]), np.zeros((1, 1)), Weights()).tolist()
+    [[[9.0]]]
+    """
+    C, k = len(data.Y), Q.shape[1]
+    H = np.empty((C, k, k))
+    for i, row in enumerate(data.J > 0):
+        known = Q[row]
+        np.matmul(known.T, known, out=H[i])
+    H += weights.ridge * data.per_sensor[:, :, None] * np.eye(k)
+    H += weights.spatial * np.abs(L.T @ L).sum(axis=1)[:, None, None] * (Q.T @ Q)
+    H += weights.temporal * (Q.T @ path_laplacian(Q))
+    return H
+
+
+def slot_curvature(data: Observed, P: Array, L: Array, weights: Weights) -> float:
+    """A bound c on half of the second derivative by Q: ``-grad_Q / 2c`` lowers ``E``.
+
+    ``c = |(1 + 4 z2) P^T P + z1 P^T L^T L P| + lambda max_j n_j``, in the spectral norm: no entry
+    of the mask is above 1, no eigenvalue of ``D D^T`` above 4. Bounds of regions add up.
+
+    Examples
+    --------
+    >>> data = Observed.of(np.array([[1.0, 5.0]]), np.array([[True, True]]))
+    >>> slot_curvature(data, np.array([[3.0]]), np.zeros((1, 1)), Weights(0.5, 0.0, 1.0))
+    45.5
+    """
+    LP = L @ P
+    bend = (1 + 4 * weights.temporal) * (P.T @ P) + weights.spatial * (LP.T @ LP)
+    return float(np.linalg.norm(bend, 2) + weights.ridge * data.per_slot.max())

@@ -9,20 +9,15 @@ import pytest
 from audit.real import masked
 from flfl.audit.attacks import plain_inversion as attack
 from flfl.paper.estimator import PaperFLFL
-from flfl.paper.objective import Weights
 from flfl.paper.scaling import Scaling
 
 
-def weights(model):
-    return Weights(model.ridge, model.spatial_weight, model.temporal_weight)
-
-
 def uploads_and_truth(X, sensors, rounds=6, **settings):
-    model = PaperFLFL(rounds=rounds, **settings)
+    model = PaperFLFL(rule="paper", rounds=rounds, **settings)
     uploads = attack.Recorder(rounds)
     model.fit(X, sensors=sensors, witness=uploads)
     values = X.to_numpy().T
-    return uploads, Scaling.fit(values).apply(values), weights(model)
+    return uploads, Scaling.fit(values).apply(values), model.setting_.weights
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import numpy as np
 
 from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
-from flfl.paper.federation import sensor_stream
 from flfl.paper.objective import Observed
 from flfl.paper.scaling import Scaling
+from flfl.paper.site import sensor_stream
 from flfl_bench.baselines.federation import (
     WORD,
     AtOnce,
