@@ -204,8 +204,7 @@ def test_bad_readings_exit_2_and_write_nothing(case, run, tmp_path):
 
 GOOD_SENSORS = "sensor_id,latitude,longitude\na,50,8\nb,51,9\n"
 BAD_SENSORS = {
-    "coordinates missing for a sensor": (GOOD_SENSORS.replace("51,9", ","), ["'b'", "line 3"]),
-    "sensor not described": (GOOD_SENSORS.replace("b,51,9\n", ""), ["no row: b"]),
+    "no sensor described": (GOOD_SENSORS.replace("a,", "x,").replace("b,", "y,"), ["none of"]),
     "latitude out of range": (GOOD_SENSORS.replace("51", "151"), ["'b'", "151"]),
     "text": (GOOD_SENSORS.replace("51", "north"), ["line 3", "north"]),
     "sensor twice": (GOOD_SENSORS + "a,50,8\n", ["'a'", "line"]),

@@ -81,7 +81,7 @@ CASES: list[tuple[str, str | bytes, dict[str, object], list[str]]] = [
     (
         "latin-1",
         "time,a\n2024-01-01,1\n2024-01-02,\xb5\n".encode("latin-1"),
-        {},
+        {"encoding": "utf-8"},
         ["line 3", "UTF-8"],
     ),
     (
@@ -179,11 +179,14 @@ def test_no_such_file_directory_and_suffix(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_readings(tmp_path / "absent.csv")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(InputError, match="directory"):
+    with pytest.raises(InputError, match="no file of readings in it"):
         read_readings(tmp_path / "folder.csv")
-    (tmp_path / "a.xlsx").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"'\.xlsx'.*\.csv.*\.parquet"):
-        read_readings(tmp_path / "a.xlsx")
+    (tmp_path / "a.docx").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"'\.docx'.*\.csv.*\.parquet"):
+        read_readings(tmp_path / "a.docx")
+    (tmp_path / "a.zip").write_bytes(b"x")
+    with pytest.raises(InputError, match="not a readable zip"):
+        read_readings(tmp_path / "a.zip")
     with pytest.raises(InputError, match="no suffix"):
         read_readings(tmp_path / "readings")
 
@@ -271,13 +274,20 @@ def test_a_file_without_a_header(tmp_path: Path, first: str) -> None:
         "# made by hand\ntime;a;b\n2024-01-01;1;2\n2024-01-02;1;2\n",
         "\n# hand, made, now, then\ntime,a,b\n2024-01-01,1,2\n2024-01-02,1,2\n",
         "# one, two, three\n# four, five, six\ntime,a,b\n2024-01-01,1,2\n2024-01-02,1,2\n",
-        "# nothing else\n",
     ],
 )
 def test_a_comment_above_the_header(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"line [12]: this line is a comment, .*Remove the lines"):
+    table = read_readings(path)
+    assert table.sensor_ids == ("a", "b")
+    assert "above the column names" in " ".join(table.notes)
+
+
+def test_nothing_but_a_comment(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("# nothing else\n")
+    with pytest.raises(InputError, match=r"line 1: this line is a comment, .*Remove the lines"):
         read_readings(path)
 
 

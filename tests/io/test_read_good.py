@@ -314,8 +314,8 @@ def test_a_hash_before_the_first_name_is_still_a_header(write) -> None:
 
 
 def test_it_is_said_which_column_was_taken_as_the_time(write) -> None:
-    table = read_readings(write("Zeit,a\n2024-01-01,1\n2024-01-02,2\n"))
-    assert "the first, 'Zeit', was taken" in notes(table)
+    table = read_readings(write("Quand,a\n2024-01-01,1\n2024-01-02,2\n"))
+    assert "the first, 'Quand', was taken" in notes(table)
     assert "was taken" not in notes(read_readings(write("time,a\n2024-01-01,1\n2024-01-02,2\n")))
 
 

@@ -64,8 +64,7 @@ def test_parquet_and_frame(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sensor_id,lat,lon\na,1,2\n", ["1 of 2 sensors", "no row: b", "Add a row"]),
-        ("sensor_id,lat,lon\na,1,2\nb,,2\n", ["line 3, column 'lat'", "'b' has no lat"]),
+        ("sensor_id,lat,lon\nx,1,2\n", ["none of the 2 sensors", "a, b"]),
         (
             "sensor_id,lat,lon\na,1,2\nb,95,2\n",
             ["line 3", "'b' has lat 95, outside -90 to 90", "metres"],
@@ -90,6 +89,50 @@ def test_refused(write, text: str, words: list[str]) -> None:
 def test_rows_of_other_sensors_may_lack_coordinates(write) -> None:
     sensors = read_sensors(write("sensor_id,lat,lon\na,1,2\nz,,\n"), ["a"])
     assert sensors.ids == ("a",)
+
+
+@pytest.mark.parametrize("text", ["a,50,8\n", "a,50,8\nb,,8\n", "a,50,8\nb,,\n"])
+def test_a_missing_row_or_place_costs_that_sensor_its_place(write, text: str) -> None:
+    sensors = read_sensors(write(f"sensor_id,lat,lon\n{text}c,52,10\n"), ["a", "b", "c"])
+    np.testing.assert_array_equal(sensors.coordinates, [[50, 8], [51, 9], [52, 10]])
+    assert sensors.unplaced == ("b",)
+    assert "1 sensors have no place" in " ".join(sensors.notes)
+
+
+def test_a_sensor_without_a_row_is_its_own_owner(write) -> None:
+    sensors = read_sensors(write("id,owner\na,City\n"), ["a", "b"])
+    assert sensors.sites == ("City", "b")
+
+
+def test_ids_match_whatever_their_case_and_blanks(write) -> None:
+    sensors = read_sensors(write("Station ; Breite ; Länge\n DEBE 010;52,5;13,3\n"), ["debe010"])
+    np.testing.assert_array_equal(sensors.coordinates, [[52.5, 13.3]])
+    assert "'DEBE 010' is 'debe010'" in " ".join(sensors.notes)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Stationscode;Breitengrad;Längengrad;Betreiber", "estación;latitud;longitud;propietario",
+     "code_station;latitude;longitude;exploitant", "station code;lat;lon;agency"],
+)  # fmt: skip
+def test_names_of_columns_in_other_languages(write, header: str) -> None:
+    sensors = read_sensors(write(f"{header}\na;52;13;X\nb;53;12;Y\n"), ["a", "b"])
+    np.testing.assert_array_equal(sensors.coordinates, [[52, 13], [53, 12]])
+    assert sensors.sites == ("X", "Y")
+
+
+def test_swapped_coordinates_are_put_right(write) -> None:
+    rows = "a,52.1,13.1\nb,52.2,13.3\nc,13.2,52.3\nd,52.4,13.0\n"
+    sensors = read_sensors(write(f"id,lat,lon\n{rows}"))
+    np.testing.assert_array_equal(sensors.coordinates[2], [52.3, 13.2])
+    assert "of c were swapped" in " ".join(sensors.notes)
+    sensors = read_sensors(write("id,lat,lon\na,116.3,39.9\nb,116.5,40.0\n"))
+    np.testing.assert_array_equal(sensors.coordinates, [[39.9, 116.3], [40.0, 116.5]])
+    assert "swapped throughout" in " ".join(sensors.notes)
+    far = "a,52.1,13.1\nb,52.2,13.3\nc,-33.9,151.2\nd,52.4,13.0\n"
+    np.testing.assert_array_equal(
+        read_sensors(write(f"id,lat,lon\n{far}")).coordinates[2], [-33.9, 151.2]
+    )
 
 
 def test_sites_from_a_file_or_a_column(write) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from flfl.cli import as_options
 from flfl.cli.options import json_option, optional_table_options, read_tables
 from flfl.cli.output import print_json, print_table
 from flfl.io.inspection import inspect_table
@@ -30,7 +31,7 @@ def inspect(as_json: bool, **files: Any) -> None:
         print_json(found.as_dict())
         return
     for sentence in (*found.sentences(), *sensors.notes):
-        click.echo(sentence)
+        click.echo(as_options(sentence))
     if gaps := [[gap.name, gap.gaps, gap.cells] for gap in found.gaps if gap.gaps]:
         click.echo()
         print_table(["gap length in slots", "gaps", "cells"], gaps)

@@ -173,7 +173,7 @@ _reading = together(
         "--sensors",
         "sensors_path",
         type=PATH,
-        help="CSV or Parquet with one row a sensor: id, latitude and longitude (or x, y).",
+        help="File with one row a sensor: id, latitude and longitude (or x, y).",
     ),
     option(
         "--sites",
@@ -202,7 +202,32 @@ _reading = together(
         ["auto", "day-first", "month-first"],
     ),
     option("--time-zone", "Zone of times without offset, for example Europe/Berlin."),
+    option(
+        "--time-unit",
+        "What times that are numbers count; auto: seconds since 1970 where they look so.",
+        ["auto", "seconds", "milliseconds", "number"],
+    ),
+    option("--step", "Put times that are on no grid on one with this step: 1h, 10min, 1D."),
+    option(
+        "--aggregate",
+        "With --step: what several readings of a slot become.",
+        ["mean", "median", "last"],
+    ),
     option("--decimal", "The decimal mark. auto: as the cells tell.", ["auto", "point", "comma"]),
+    option("--encoding", "Of a text file, for example windows-1252. Default: as the bytes tell."),
+    option("--sheet", "Which sheet of a spreadsheet. Default: the one that holds a table."),
+    option(
+        "--format",
+        "Whose download it is; auto: as the columns tell, plain: nobody's.",
+        ["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba"],
+    ),
+    option("--censored", "Readings such as <2.0: missing, or half the limit.", ["missing", "half"]),
+    click.option(
+        "--bad-flag",
+        "bad_flags",
+        multiple=True,
+        help="A word of flag columns that means 'missing'; may be repeated.",
+    ),
     click.option("--complete-grid", is_flag=True, help="Insert the rows that the time grid lacks."),
 )
 table_options = together(click.argument("readings", type=PATH), _reading)

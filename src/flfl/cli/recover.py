@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flfl.cli import options, output
+from flfl.cli import as_options, options, output
 from flfl.cli.options import PATH, option
 from flfl.estimators.owners import partition
 from flfl.estimators.saved_model import load_model
@@ -17,7 +17,7 @@ from flfl.io.suspicions import find_faults
 from flfl.io.table import Table
 from flfl.methods import find
 from flfl.recovery import recover as recover_table
-from flfl.recovery.rules import Rules, count_reasons, treated
+from flfl.recovery.rules import Rules, count_reasons, fault_notes, treated
 from flfl.report.content import count
 
 
@@ -55,7 +55,8 @@ from flfl.report.content import count
 def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Fill the gaps of READINGS.
 
-    READINGS is CSV (wide or long, optionally .gz), Parquet or NetCDF. Observed values are never
+    READINGS is text (wide or long, optionally .gz), a spreadsheet, Parquet, NetCDF, a folder or a
+    .zip of such files. Observed values are never
     altered; the filled table has the layout of READINGS. Some readings are held out and recovered
     too, and the scores are printed, beside what each owner and each sensor could do alone.
 
@@ -102,8 +103,11 @@ def _print_plan(
     from flfl.io.inspection import inspect_table
 
     rules = Rules.check({name: settings.get(name) for name in Rules.model_fields})
-    table = treated(table, find_faults(table), settings["suspicious"])
+    faults, treatment = find_faults(table), settings["suspicious"]
+    table = treated(table, faults, treatment)
     refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)
+    # Of those that are kept the inspection tells.
+    notes += fault_notes(faults, treatment) if treatment == "missing" else []
     found, sites = inspect_table(table, sensors), len(partition(sensors).members)
     refused = sum(refusals.values())
     filled, method = found.missing - refused, find(settings["method"]).name
@@ -113,7 +117,7 @@ def _print_plan(
         output.print_json(found.as_dict() | plan | {"dry_run": True} | output.named(outputs))
         return
     for sentence in (*found.sentences(), *sensors.notes, *notes):
-        click.echo(sentence)
+        click.echo(as_options(sentence))
     why = "; ".join(f"{reason}: {cells}" for reason, cells in refusals.items())
     click.echo(
         f"With these settings {method} would recover {filled} cells of"

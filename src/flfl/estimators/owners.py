@@ -98,14 +98,18 @@ def partition(
     elif sensors.coordinates is not None and sensors.kind is not None:
         rng = rng or np.random.default_rng(0)
         regions, found = np.empty(M, dtype=np.int64), 0
-        for here in Partition(regions, sites or ("",) * M).members.values():
+        # A sensor of which nobody knows where it stands is in no region but its own.
+        lost = np.isin(sensors.ids, sensors.unplaced)
+        owners = sites or tuple(np.where(lost, sensors.ids, "").tolist())
+        for here in Partition(regions, owners).members.values():
             wanted = n_regions if n_regions and not sites else None
             count = min(wanted or max(1, round(len(here) / SENSORS_PER_REGION)), len(here))
             labels = find_regions(sensors.coordinates[here], sensors.kind, count, rng)
             regions[here] = labels + found
             found += labels.max() + 1
         width = len(str(found))
-        sites = sites or tuple(f"region-{region + 1:0{width}d}" for region in regions)
+        named = (f"region-{region + 1:0{width}d}" for region in regions)
+        sites = sites or tuple(owner or region for owner, region in zip(owners, named, strict=True))
     else:
         # Without coordinates there is no graph, so a region says nothing: one for each sensor.
         regions, sites = np.arange(M), sites or sensors.ids

@@ -16,15 +16,19 @@ from flfl.io.columns import Columns
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Duplicates = Literal["refuse", "mean", "first"]
+Aggregate = Literal["mean", "median", "last"]
+Censored = Literal["missing", "half"]
 Decimal = Literal["auto", "point", "comma"]
 
 # What pandas reads as missing, in lower case; first as most files write it.
 _QUICK_MARKS = pa.array(["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"])
 _MISSING_MARKS = (
-    "", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
+    "", "-", "--", "---", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
     "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
 )  # fmt: skip
 _DECIMAL_COMMA = r"^[+-]?\d*,\d*([eE][+-]?\d+)?$"
+_BELOW = r"^<\s*\d*[.,]?\d+$"
+_BELOW_WORDS = r"^(<\s*(lod|loq|lld|mdl|dl|nwg|bg|ld)|bdl|lod|nd|n\.d\.|below (detection|lod).*)$"
 _THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
@@ -34,8 +38,13 @@ def to_numbers(
     decimal: str = ".",
     missing_words: Sequence[str] = (),
     hint: str = "",
+    below: dict[int, Array] | None = None,
 ) -> Array:
-    """The numbers of one column, NaN where missing; refuses text, with a ``hint`` at the cause."""
+    """The numbers of one column, NaN where missing; refuses text, with a ``hint`` at the cause.
+
+    Readings below a limit of detection (``<2.0``, ``<LOD``) are missing too, and their limits (inf:
+    not given, NaN: none) are added to ``below`` under the column's number.
+    """
     array = columns.arrays[column]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -56,6 +65,9 @@ def to_numbers(
     marks = pa.array([*_MISSING_MARKS, *(word.strip().lower() for word in missing_words)])
     array = pc.utf8_trim_whitespace(array)
     array = pc.if_else(pc.is_in(pc.utf8_lower(array), marks), nothing, array)
+    if below is not None:
+        array, limits = _censored(array)
+        below |= {} if limits is None else {column: limits}
     try:
         return _cast(array, decimal)
     except pa.ArrowInvalid:
@@ -69,6 +81,21 @@ def to_numbers(
     remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing; name a word "
     remedy += f"that always means so with missing_words{hint}"
     raise columns.error(f"{text[:40]!r} is not a number", remedy, row, column=column)
+
+
+def _censored(array: pa.Array) -> tuple[pa.Array, Array | None]:
+    """The texts without those that stand for a reading below a limit, and these limits."""
+    lowered = pc.utf8_lower(array)
+    number, word = (pc.match_substring_regex(lowered, p) for p in (_BELOW, _BELOW_WORDS))
+    either = pc.fill_null(pc.or_(number, word), False)
+    if not pc.any(either).as_py():
+        return array, None
+    digits = pc.replace_substring(pc.replace_substring_regex(array, r"^<\s*", ""), ",", ".")
+    nothing = pa.scalar(None, pa.string())
+    limits = pc.cast(pc.if_else(number, digits, nothing), pa.float64())
+    known = limits.to_numpy(zero_copy_only=False)
+    unknown = pc.fill_null(word, False).to_numpy(zero_copy_only=False)
+    return pc.if_else(either, nothing, array), np.where(unknown, np.inf, known)
 
 
 def _cast(array: pa.Array, decimal: str, safe: bool = True) -> Array:
@@ -87,6 +114,21 @@ def is_number(array: pa.Array) -> bool:
         return len(_cast(array, ".")) > 0 and not pa.types.is_temporal(array.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
+
+
+def is_plain_number(text: str) -> bool:
+    """Whether a text is a number, with either decimal mark.
+
+    Examples
+    --------
+    >>> [is_plain_number(text) for text in ("-1.5", "1,5", "1e-3", "a1", "")]
+    [True, True, True, False, False]
+    """
+    try:
+        float(text.strip().replace(",", "."))
+    except ValueError:
+        return False
+    return True
 
 
 def _first_text(array: pa.Array, decimal: str) -> int:
@@ -153,26 +195,35 @@ def gather(
     cell: Rows,
     values: Array,
     cells: int,
-    duplicates: Duplicates,
+    duplicates: Duplicates | Aggregate,
     texts: pa.Array | None = None,
     decimal: str = ".",
 ) -> tuple[Array, pa.Array | None]:
     """Put readings, each with its cell, on a grid of so many cells; their texts go along.
 
-    Several readings of one cell become the first known one, or their mean, with a new text.
+    Several readings of one cell become the first known one or the last, or their mean or median,
+    with a new text.
     """
     known = np.flatnonzero(~np.isnan(values))
     cell = cell[known]
     row = np.full(cells, -1, dtype=np.intp)
     # Assigning backwards lets the first reading of a cell win.
-    row[cell[::-1]] = known[::-1]
+    turn = 1 if duplicates == "last" else -1
+    row[cell[::turn]] = known[::turn]
     grid = np.where(row < 0, np.nan, values[row])
     count = np.bincount(cell, minlength=cells)
-    several = np.flatnonzero(count > 1) if duplicates == "mean" else np.empty(0, dtype=np.intp)
+    several = np.flatnonzero(count > 1) if duplicates in ("mean", "median") else count[:0]
     if len(several):
-        # Dividing before adding cannot overflow.
-        shares = values[known] / count[cell]
-        means = np.bincount(cell, weights=shares, minlength=cells)[several]
+        if duplicates == "median":
+            order = np.lexsort((values[known], cell))
+            first = np.cumsum(count) - count
+            ordered = values[known][order]
+            low, high = ((first + (count - 1 + up) // 2)[several] for up in (0, 1))
+            means = ordered[low] / 2 + ordered[high] / 2
+        else:
+            # Dividing before adding cannot overflow.
+            shares = values[known] / count[cell]
+            means = np.bincount(cell, weights=shares, minlength=cells)[several]
         several, means = several[means != grid[several]], means[means != grid[several]]
         grid[several] = means
     if texts is not None:

@@ -14,17 +14,23 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 
 CoordinateKind = Literal["latlon", "metric"]
-FileFormat = Literal["csv", "parquet", "netcdf"]
+FileFormat = Literal["csv", "sheet", "parquet", "netcdf"]
+TEXTUAL: tuple[FileFormat, ...] = ("csv", "sheet")
+"""Formats whose cells are texts."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file is written: delimiter, decimal mark, line end, and what precedes it all."""
+    """How a text file is written: delimiter, decimal mark, line end, mark at its start, encoding,
+    and the texts above and below the table."""
 
     delimiter: str = ","
     decimal: str = "."
     line_end: str = "\n"
     byte_order_mark: str = ""
+    encoding: str = "utf-8"
+    above: str = ""
+    below: str = ""
 
 
 PLAIN = Dialect()

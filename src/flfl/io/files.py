@@ -17,7 +17,10 @@ from flfl.errors import InputError, explained
 TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 NETCDF_SUFFIXES = (".nc",)
+SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
 OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES
+READABLE = TEXT_SUFFIXES + SHEET_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES
+"""What the name of a file of readings may end in; folders and .zip hold such files."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ANYONE_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -48,6 +51,13 @@ def read_bytes(path: Path) -> bytes:
         remedy = "Check that you may read it"
         with explained("the file cannot be opened", where=where, remedy=remedy):
             data = path.read_bytes()
+    if problem:
+        raise InputError(problem, where=where, remedy=remedy)
+    return unpacked(path, data)
+
+
+def unpacked(path: Path, data: bytes) -> bytes:
+    """The content of a file, without gzip where that is around it."""
     if data.startswith(_GZIP_MAGIC):
         try:
             return gzip.decompress(data)
@@ -56,11 +66,11 @@ def read_bytes(path: Path) -> bytes:
     elif path.suffix.lower() == ".gz" and data:
         problem = "the name ends in .gz but the content is not gzip"
         remedy = "Rename the file without .gz, or compress it with gzip"
-    elif not problem and not data:
+    elif not data:
         problem, remedy = "the file is empty", "Give a file with readings"
-    if problem:
-        raise InputError(problem, where=where, remedy=remedy)
-    return data
+    else:
+        return data
+    raise InputError(problem, where=str(path), remedy=remedy)
 
 
 def check_writable(

@@ -17,7 +17,7 @@ from flfl.io.table import Table
 GAP_CLASSES = (1, 2, 7, 25, 169)
 _WORST = 5
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_FORMATS = {"csv": "CSV", "parquet": "Parquet", "netcdf": "NetCDF"}
+_FORMATS = {"csv": "CSV", "sheet": "a spreadsheet", "parquet": "Parquet", "netcdf": "NetCDF"}
 _PLACES = {"latlon": "latitude and longitude", "metric": "x and y in metres"}
 
 # docs/inputs.md gives the rules: readings before anything is said of a sensor, the share of

@@ -15,11 +15,22 @@ from numpy.typing import NDArray
 
 from flfl.config import Settings
 from flfl.errors import InputError
-from flfl.io.cells import Decimal, Duplicates, clean, decimal_mark, gather, is_number, to_numbers
-from flfl.io.columns import Columns, CoordinateKind, listing
+from flfl.io import tidy
+from flfl.io.cells import (
+    Aggregate,
+    Censored,
+    Decimal,
+    Duplicates,
+    clean,
+    decimal_mark,
+    gather,
+    is_number,
+    to_numbers,
+)
+from flfl.io.columns import TEXTUAL, Columns, CoordinateKind, listing
 from flfl.io.grid import Grid, complete_times, infer_grid
 from flfl.io.table import By, LongColumn, Source, Table
-from flfl.io.times import TIME_NAMES, DateOrder, Times, read_times, texts_like
+from flfl.io.times import TIME_NAMES, DateOrder, Times, TimeUnit, read_times, texts_like
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -27,14 +38,52 @@ Rows = NDArray[np.intp]
 SENSOR_NAMES = (
     "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
     "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
+    "sensor_index", "sensor_number", "station_code", "stationscode", "station_name", "site_name",
+    "messstation", "messstelle", "stationsname", "capteur", "code_station", "estacion", "estación",
+    "codigo_estacion", "punto_muestreo",
 )  # fmt: skip
-VALUE_NAMES = ("value", "values", "reading", "readings", "measurement", "measurements")
+VALUE_NAMES = (
+    "value", "values", "reading", "readings", "measurement", "measurements", "concentration",
+    "wert", "messwert", "valeur", "valor",
+)  # fmt: skip
 SENTINELS = (-999.0, -9999.0)
 UNIT_NAMES = ("unit", "units")
-PARAMETER_NAMES = ("parameter", "pollutant")
+PARAMETER_NAMES = ("parameter", "pollutant", "schadstoff", "komponente", "polluant", "magnitud")
 COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("latlon", ("latitude", "lat"), ("longitude", "lon", "lng", "long")),
-    ("metric", ("x", "x_m", "easting"), ("y", "y_m", "northing")),
+    (
+        "latlon",
+        (
+            "latitude",
+            "lat",
+            "latitude_deg",
+            "site latitude",
+            "breite",
+            "breitengrad",
+            "geographische breite",
+            "geogr. breite",
+            "latitud",
+        ),
+        (
+            "longitude",
+            "lon",
+            "lng",
+            "long",
+            "longitude_deg",
+            "site longitude",
+            "länge",
+            "laenge",
+            "längengrad",
+            "laengengrad",
+            "geographische länge",
+            "geogr. länge",
+            "longitud",
+        ),
+    ),
+    (
+        "metric",
+        ("x", "x_m", "easting", "rechtswert", "ostwert", "coord_x", "utm_x"),
+        ("y", "y_m", "northing", "hochwert", "nordwert", "coord_y", "utm_y"),
+    ),
 )
 # What a cell of the columns of time, sensor and value belongs to.
 _HELD: tuple[By, ...] = ("slot", "sensor", "cell")
@@ -62,7 +111,12 @@ class Rules(Settings):
     time grid. ``parameter`` says which quantity of several: a word of the column ``parameter``, or
     a NetCDF variable. ``date_order`` and ``decimal`` say how to read 01/02/2024 and 1,234, by
     default only where another cell of the file tells; ``time_zone`` is the zone of times that carry
-    no offset, such as Europe/Berlin, then held in UTC.
+    no offset, such as Europe/Berlin, then held in UTC. ``time_unit`` says what numbers as times
+    count. ``encoding``, ``sheet`` and ``format`` are a text's encoding, a spreadsheet's sheet and
+    the agency whose layout a file has. Readings below a limit of detection (``<2.0``) are missing,
+    or half the limit, as ``censored`` says; ``bad_flags`` are words of flag columns that mean
+    missing. ``step`` (``1h``) puts times that are on no grid on one, and ``aggregate`` says what
+    several readings of a slot become.
     """
 
     layout: Literal["auto", "wide", "long"] = "auto"
@@ -77,6 +131,14 @@ class Rules(Settings):
     date_order: DateOrder = "auto"
     time_zone: str | None = None
     decimal: Decimal = "auto"
+    time_unit: TimeUnit = "auto"
+    encoding: str | None = None
+    sheet: str | None = None
+    format: Literal["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba"] = "auto"
+    censored: Censored = "missing"
+    bad_flags: Sequence[str] = ()
+    step: str | None = None
+    aggregate: Aggregate = "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +150,7 @@ class Axis:
     given: Times
     slot: Rows
     absent: int
+    notes: tuple[str, ...] = ()
 
 
 def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
@@ -109,6 +172,9 @@ def find_roles(columns: Columns, rules: Rules) -> tuple[int, int, int] | None:
         some = columns.arrays[found["sensor_column"] or 0].slice(0, 100)
         numbers = not sure and is_number(some)
         found["value_column"] = None if numbers else ({0, 1, 2} - set(found.values())).pop()
+    if missing == ["value_column"] and found["value_column"] is None:
+        used = [column for column in found.values() if column is not None]
+        found["value_column"] = tidy.value_column(columns, used, rules.parameter)
     positions = [column for column in found.values() if column is not None]
     if len(set(positions)) == 3:
         return positions[0], positions[1], positions[2]
@@ -130,7 +196,14 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
             problem = f"no column is known to hold the time; the first, {first!r}, holds numbers"
             raise columns.error(problem, "Name the time column with time_column")
         notes = [f"No column has a usual name for the time; the first, {first!r}, was taken."]
-    time = time or 0
+    name = columns.names[time or 0]
+    if not columns.wide_only:
+        picked = tidy.only_quantity(columns, time or 0, rules.parameter)
+        if rules.parameter is not None and picked is columns:
+            problem = f"a wide table has no parameter to choose; {rules.parameter!r} was asked for"
+            raise columns.error(problem, "Leave parameter out")
+        columns = picked
+    time = columns.names.index(name)
     sensors = [i for i in range(len(columns.names)) if i != time]
     if not sensors:
         remedy = "Give one column a sensor, separated by comma, semicolon, tab or bar"
@@ -138,29 +211,37 @@ def wide_table(columns: Columns, rules: Rules) -> Table:
     if not all(columns.names[i] for i in sensors):
         raise columns.error("column 1 has no name", "Name it in the header")
     decimal = decimal_mark(columns, sensors, rules.decimal)
-    values = np.empty((len(sensors), len(columns.arrays[time])))
+    values, below = np.empty((len(sensors), len(columns.arrays[time]))), dict[int, Array]()
     for row, i in enumerate(sensors):
-        values[row] = to_numbers(columns, i, decimal, rules.missing_words, _LONG_HINT)
+        values[row] = to_numbers(columns, i, decimal, rules.missing_words, _LONG_HINT, below)
     notes = [*columns.notes, *clean(columns, sensors, values, rules.sentinels), *notes]
+    limits, told = _limits(below, sensors, values, rules.censored)
+    sensors, values, limits, more = _without_sums(columns, sensors, values, limits)
+    notes += [*told, *more]
     rows = np.arange(values.shape[1])
     axis = _axis(columns, time, columns.arrays[time], rows, rules)
     slot, slots = axis.slot, len(axis.times.texts)
-    notes += _repeats(columns, axis.given, rows, slot, rules)
+    if rules.step is None:
+        notes += _repeats(columns, axis.given, rows, slot, rules)
     in_order = bool((np.diff(slot) >= 0).all())
     if not in_order:
         notes.append("The rows were not in time order; they have been sorted.")
-    texts = [columns.arrays[i] if columns.format == "csv" else None for i in sensors]
-    if not np.array_equal(slot, rows):
-        grid = np.empty((len(sensors), slots))
+    texts = [columns.arrays[i] if columns.format in TEXTUAL else None for i in sensors]
+    if not np.array_equal(slot, rows) or slots != len(rows):
+        grid, how = np.empty((len(sensors), slots)), _several(rules)
         for i, text in enumerate(texts):
-            grid[i], texts[i] = gather(slot, values[i], slots, rules.duplicates, text, decimal)
+            grid[i], texts[i] = gather(slot, values[i], slots, how, text, decimal)
         values = grid
+        if limits is not None:
+            limits = np.array([_on_grid(slot, one, slots) for one in limits])
     units = tuple(columns.units[i] for i in sensors) if columns.units is not None else ()
     columns = replace(columns, units=units if any(units) else None)
     ids = [columns.names[i] for i in sensors]
     table = _table(columns, time, axis, ids, values, texts, decimal, notes, rules)
+    table = replace(table, ceiling=None if limits is None else limits.T)
     # Rows that were merged, or others inserted among them, have no order of their own.
-    order = slot if not in_order and np.array_equal(np.sort(slot), rows) else None
+    whole = slots == len(rows) and np.array_equal(np.sort(slot), rows)
+    order = slot if not in_order and whole else None
     return replace(table, order=order)
 
 
@@ -174,8 +255,11 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
     ids = [str(name) for name in found.to_pylist()]
     decimal = decimal_mark(columns, [value], rules.decimal)
     # A copy: sentinels are taken out in place, and the column may be the file's own memory.
-    numbers = np.array(to_numbers(columns, value, decimal, rules.missing_words))
-    notes = [*clean(columns, [value], numbers[None, :], rules.sentinels), *notes]
+    below = dict[int, Array]()
+    numbers = np.array(to_numbers(columns, value, decimal, rules.missing_words, "", below))
+    notes = [*columns.notes, *clean(columns, [value], numbers[None, :], rules.sentinels), *notes]
+    limits, told = _limits(below, [value], numbers[None, :], rules.censored)
+    notes += told
     axis = _axis(columns, time, words, code, rules)
     slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
     if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
@@ -183,9 +267,11 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
         remedy = "Check that sensor_column and time_column name the right columns"
         raise columns.error(problem + "meet", remedy)
     cell = sensor * slots + slot
-    notes += _repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
-    cells = columns.arrays[value] if columns.format == "csv" else None
-    values, texts = gather(cell, numbers, sensors * slots, rules.duplicates, cells, decimal)
+    if rules.step is None:
+        _refuse_scattered(columns, axis, code, sensor, sensors)
+        notes += _repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
+    cells = columns.arrays[value] if columns.format in TEXTUAL else None
+    values, texts = gather(cell, numbers, sensors * slots, _several(rules), cells, decimal)
     kept, lost = _long_columns(columns, roles, (slot, sensor), (slots, sensors))
     if lost:
         notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
@@ -193,7 +279,78 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: Rules) -> T
     columns = _units(_coordinates(columns, kept, ids, notes), kept, notes)
     flat = [None if texts is None else texts[i * slots :][:slots] for i in range(sensors)]
     values = values.reshape(sensors, slots)
-    return _table(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
+    table = _table(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
+    if limits is None:
+        return table
+    ceiling = _on_grid(cell, limits[0], sensors * slots).reshape(sensors, slots).T
+    return replace(table, ceiling=ceiling)
+
+
+def _several(rules: Rules) -> Duplicates | Aggregate:
+    """What becomes of several readings in one slot."""
+    return rules.duplicates if rules.step is None else rules.aggregate
+
+
+def _limits(
+    below: dict[int, Array], which: Sequence[int], values: Array, censored: Censored
+) -> tuple[Array | None, list[str]]:
+    """Limits of detection of the readings below one (as ``values``), and a note on them.
+
+    With ``half`` the readings become half of their limits, in place.
+    """
+    if not below:
+        return None, []
+    limits = np.full(values.shape, np.nan)
+    for i, found in below.items():
+        limits[list(which).index(i)] = found
+    count, known = int((~np.isnan(limits)).sum()), np.isfinite(limits)
+    plural = "reading lies" if count == 1 else "readings lie"
+    what = "missing and never filled above the limit; censored=half takes half of it"
+    if censored == "half":
+        values[known] = limits[known] / 2
+        limits[known], what = np.nan, "half the limit"
+    limits[np.isinf(limits)] = np.nan
+    told = f"{count} {plural} below a limit of detection: {what}."
+    return (limits if (~np.isnan(limits)).any() else None), [told]
+
+
+def _on_grid(cell: Rows, limits: Array, cells: int) -> Array:
+    grid = np.full(cells, np.nan)
+    there = ~np.isnan(limits)
+    grid[cell[there]] = limits[there]
+    return grid
+
+
+def _without_sums(
+    columns: Columns, sensors: list[int], values: Array, limits: Array | None
+) -> tuple[list[int], Array, Array | None, list[str]]:
+    """Sensors alone, without a column that is the sum or the mean of them."""
+    if columns.wide_only or columns.format not in TEXTUAL:
+        return sensors, values, limits, []
+    gone = tidy.summary_columns([columns.names[i] for i in sensors], values)
+    if not gone:
+        return sensors, values, limits, []
+    names = listing(columns.names[sensors[i]] for i in gone)
+    kept = [i for i in range(len(sensors)) if i not in gone]
+    left = None if limits is None else limits[kept]
+    told = f"Left out, for it is a sum or a mean of the sensors: {names}."
+    return [sensors[i] for i in kept], values[kept], left, [told]
+
+
+def _refuse_scattered(columns: Columns, axis: Axis, code: Rows, sensor: Rows, sensors: int) -> None:
+    """Refuse sensors whose times hardly ever coincide: each reading would be a slot of its own."""
+    slots = len(axis.times.texts)
+    together = len(code) / max(slots, 1)
+    if axis.grid.regular or sensors < 2 or slots < 20 or together > min(1.5, 0.5 * sensors):
+        return
+    index = axis.given.index
+    keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
+    order = np.lexsort((keys[code], sensor))
+    steps = np.diff(keys[code][order])[np.diff(sensor[order]) == 0]
+    usual = f"{pd.Timedelta(int(np.median(steps)), unit='us').round('min')}"
+    problem = f"the sensors have times of their own ({slots} different ones for {len(code)} rows)"
+    remedy = f"Give step, for example step=1h, to put them on one grid (usual distance {usual})"
+    raise columns.error(problem, remedy)
 
 
 def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[Rows, pa.Array]:
@@ -210,7 +367,10 @@ def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[R
 
 def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules) -> Axis:
     """Read the different times (``code``: which each row has), sort them, find their grid."""
-    given = read_times(columns, time, cells, code, rules.date_order, rules.time_zone)
+    order, zone, unit = rules.date_order, rules.time_zone, rules.time_unit
+    given = read_times(columns, time, cells, code, order, zone, unit)
+    if rules.step is not None:
+        return _binned(columns, given, rules)
     index = given.index
     keys = index.asi8 if isinstance(index, pd.DatetimeIndex) else index.to_numpy()
     _, first, slot = np.unique(keys, return_index=True, return_inverse=True)
@@ -230,6 +390,34 @@ def _axis(columns: Columns, time: int, cells: pa.Array, code: Rows, rules: Rules
             grid = replace(grid, positions=np.arange(len(whole), dtype=np.float64))
             slot = place[slot]
     return Axis(times, grid, given, slot, absent)
+
+
+def _binned(columns: Columns, given: Times, rules: Rules) -> Axis:
+    """All slots of a grid with the given step, and the slot in which each time lies."""
+    try:
+        step = pd.Timedelta(str(rules.step))
+    except ValueError:
+        step = pd.Timedelta(0)
+    index = given.index
+    if step <= pd.Timedelta(0) or not isinstance(index, pd.DatetimeIndex):
+        what = f"{rules.step!r} is no step"
+        what = what if isinstance(index, pd.DatetimeIndex) else "the times are numbers"
+        raise InputError(what, where="step", remedy="Give a step such as 1h, 10min or 1D")
+    size, keys = int(step / pd.Timedelta(1, unit="us")), index.asi8
+    slot = (keys - keys.min() // size * size) // size
+    first = keys.min() // size * size
+    count = int(slot.max()) + 1
+    if count < 2 or count > 100 * len(keys) + 10**6:
+        problem = f"a step of {rules.step} makes {count} slots of {len(keys)} times"
+        raise columns.error(problem, "Give another step")
+    whole = pd.DatetimeIndex(first + np.arange(count) * size, dtype="M8[us]")
+    whole = whole.tz_localize("UTC") if index.tz is not None else whole
+    times = replace(given, index=whole, wall=whole, texts=texts_like(given, whole), notes=())
+    per_slot = np.bincount(slot, minlength=count)
+    note = f"{len(keys)} times were put into {count} slots of {rules.step}, at most "
+    note += f"{per_slot.max()} in one; several readings of a slot become their {rules.aggregate}."
+    grid = Grid(np.arange(count, dtype=np.float64), step, True)
+    return Axis(times, grid, given, slot.astype(np.intp), 0, (*given.notes, note))
 
 
 def _pick_parameter(
@@ -308,17 +496,24 @@ def _coordinates(
             notes.append("The coordinates of a sensor change; they are not used.")
             return columns
     try:
-        coordinates, kind = read_coordinates(small, list(range(len(ids))), ids)
+        coordinates, kind, told = read_places(small, list(range(len(ids))), ids)
     except InputError:
+        return columns
+    if coordinates is not None and not np.isfinite(coordinates).all():
         notes.append("The coordinates in the file are not all there; they are not used.")
         return columns
+    notes += told
     return replace(columns, coordinates=coordinates, kind=kind)
 
 
-def read_coordinates(
+def read_places(
     columns: Columns, rows: list[int], ids: Sequence[str]
-) -> tuple[Array | None, CoordinateKind | None]:
-    """Where the sensors ``ids`` stand, each described in one of the ``rows``."""
+) -> tuple[Array | None, CoordinateKind | None, list[str]]:
+    """Where the sensors ``ids`` stand, each described in one of the ``rows``; NaN: nowhere.
+
+    Latitude and longitude that were swapped are put right, with a note: all of them where some
+    latitude is beyond 90 degrees, single ones where that brings them to the others.
+    """
     for kind, *names in COORDINATES:
         found = [columns.find(words) for words in names]
         pair = [column for column in found if column is not None]
@@ -329,18 +524,40 @@ def read_coordinates(
             raise columns.error(problem, f"Add a column {names[found.index(None)][0]!r}")
         decimal = decimal_mark(columns, pair)
         table = np.column_stack([to_numbers(columns, column, decimal)[rows] for column in pair])
+        table, notes = _unswapped(table, ids) if kind == "latlon" else (table, [])
         bounds = ((-90.0, 90.0), (-180.0, 360.0)) if kind == "latlon" else ((-np.inf, np.inf),) * 2
         for values, column, (low, high) in zip(table.T, pair, bounds, strict=True):
-            bad = np.flatnonzero(~((values >= low) & (values <= high) & np.isfinite(values)))
+            bad = np.flatnonzero((values < low) | (values > high) | np.isinf(values))
             if len(bad):
                 i, name = int(bad[0]), columns.names[column]
                 wrong = f"{name} {values[i]:g}, outside {low:g} to {high:g}"
-                wrong = f"no {name}" if np.isnan(values[i]) else wrong
                 remedy = "Correct it; degrees go in latitude and longitude, metres in x and y"
                 problem = f"the sensor {ids[i]!r} has {wrong}"
                 raise columns.error(problem, remedy, rows[i], column=column)
-        return table, kind
-    return None, None
+        table[np.isnan(table).any(axis=1)] = np.nan
+        return table, kind, notes
+    return None, None, []
+
+
+def _unswapped(places: Array, ids: Sequence[str]) -> tuple[Array, list[str]]:
+    """Latitudes and longitudes in their columns, and a note on those that were not."""
+    known = np.isfinite(places).all(axis=1)
+    some = places[known]
+    if len(some) and (np.abs(some[:, 0]) > 90).all() and (np.abs(some[:, 1]) <= 90).all():
+        told = "Latitude and longitude are swapped throughout; they were put right."
+        return places[:, ::-1].copy(), [told]
+    if len(some) < 3:
+        return places, []
+    centre = np.median(some, axis=0)
+    as_given, other = (np.hypot(*(turned - centre).T) for turned in (places, places[:, ::-1]))
+    spread = max(float(np.nanmedian(as_given)), 0.5)
+    swapped = np.flatnonzero(known & (as_given > 10 * spread) & (other < 5 * spread)).tolist()
+    if not swapped:
+        return places, []
+    fixed = places.copy()
+    fixed[swapped] = places[swapped][:, ::-1]
+    told = f"Latitude and longitude of {listing(ids[i] for i in swapped)} were swapped and are put "
+    return fixed, [f"{told}right: so they are near the others."]
 
 
 def _repeats(
@@ -399,13 +616,17 @@ def _table(
     what = f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace}"
     missing = f"{100 * float(gaps.mean()):.1f} % of the cells are missing"
     told = [f"{what} from {times[0]} to {times[-1]}; {missing}.", *notes]
+    told += [*(axis.notes or axis.times.notes)]
     zone = axis.times.zone
     if zone is not None:
         carry = f"carry offsets ({zone})" if zone[0] in "+-U" else f"are in {zone}"
         held = f"The times {carry}; they are held in UTC and written as they were."
         told.append("The times are in UTC." if columns.format == "netcdf" else held)
     if not grid.regular:
-        told.append(f"The times are irregular; the usual step is {grid.step}.")
+        told.append(
+            f"The times are irregular; the usual step is {grid.step}. step=1h, or another, "
+            "puts them on a grid."
+        )
     if absent:
         total = len(times) if rules.complete_grid else absent + len(times)
         words = "is it stays has" if absent == 1 else "are they stay have"

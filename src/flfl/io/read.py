@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,32 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.columns import Columns, as_array, listing
-from flfl.io.csv_files import read_csv
-from flfl.io.files import NETCDF_SUFFIXES, PARQUET_SUFFIXES, TEXT_SUFFIXES, read_bytes, suffix_of
-from flfl.io.layouts import Rules, find_roles, long_table, wide_table
-from flfl.io.parquet import read_parquet
+from flfl.io.columns import TEXTUAL, Columns, as_array, listing
+from flfl.io.files import (
+    NETCDF_SUFFIXES,
+    PARQUET_SUFFIXES,
+    READABLE,
+    SHEET_SUFFIXES,
+    TEXT_SUFFIXES,
+    read_bytes,
+    suffix_of,
+)
+from flfl.io.formats.agencies import recognised
+from flfl.io.formats.archives import is_several, parts
+from flfl.io.formats.parquet import read_parquet
+from flfl.io.formats.spreadsheet import read_spreadsheet
+from flfl.io.formats.text import read_text
+from flfl.io.layouts import (
+    PARAMETER_NAMES,
+    VALUE_NAMES,
+    Rules,
+    find_roles,
+    long_table,
+    wide_table,
+)
+from flfl.io.merge import merge_tables, named_after_file
 from flfl.io.table import Table
+from flfl.io.tidy import is_quantity, tidy, without_flags, without_others
 from flfl.io.times import TIME_NAMES, looks_like_time
 
 
@@ -38,8 +57,16 @@ def read_readings(path: str | Path, **options: Any) -> Table:
     InputError
         With the file, the line and the column at fault, and the remedy.
     """
-    rules = Rules.check(options)
-    return to_table(read_columns(path, rules.parameter), rules)
+    rules, path = Rules.check(options), Path(path)
+    if not is_several(path):
+        return to_table(_read(path, read_bytes, rules), rules)
+    tables = []
+    for part, data in parts(path):
+        table = to_table(_read(part, {part: data}.__getitem__, rules), rules)
+        generic = table.sensor_ids[0].lower() in (*VALUE_NAMES, part.stem.lower())
+        generic = generic or is_quantity(table.sensor_ids[0])
+        tables.append(named_after_file(table, part, generic))
+    return merge_tables(path, tables, rules.duplicates)
 
 
 def to_table(columns: Columns, rules: Rules) -> Table:
@@ -52,20 +79,18 @@ def to_table(columns: Columns, rules: Rules) -> Table:
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
         return wide_table(columns, rules)
-    header = columns.format == "csv" and rules.time_column is None
-    names = columns.names
-    if header and columns.find(TIME_NAMES) is None and looks_like_time(names[0]):
-        problem = f"the first line holds the time {names[0]!r} where column names should be"
+    columns = recognised(columns, rules.format)
+    header = columns.format in TEXTUAL and rules.time_column is None
+    if header and columns.find(TIME_NAMES) is None and looks_like_time(columns.names[0]):
+        first = columns.names[0]
+        problem = f"the first line holds the time {first!r} where column names should be"
         raise columns.error(problem, "Put a header above the readings, such as time,a,b")
-    date, clock = columns.find(("date", "day")), columns.find(("time", "hour", "clock"))
-    if header and date is not None and clock is not None:
-        first = str(columns.arrays[clock][0])
-        if re.fullmatch(r"\s*\d{1,2}(:\d{2}){0,2}\s*([AaPp][Mm])?\s*", first):
-            problem = f"the time is in two columns, {names[date]!r} and {names[clock]!r}"
-            remedy = "Join them in one column, such as 2024-01-31 06:00, or name the one that is "
-            raise columns.error(problem, remedy + "the time with time_column", 0)
+    columns = tidy(columns) if rules.time_column is None else columns
+    roles = find_roles(columns, rules)
+    if roles is None:
+        columns = without_flags(columns, rules.bad_flags)
     seen: dict[str, int] = {}
-    for position, name in enumerate(names):
+    for position, name in enumerate(columns.names):
         # pandas writes an index without a name as a first column without a name.
         if not name and position > 0:
             problem, remedy = f"column {position + 1} has no name", "Name the column in the header,"
@@ -75,28 +100,34 @@ def to_table(columns: Columns, rules: Rules) -> Table:
         if earlier < position:
             problem = f"columns {earlier + 1} and {position + 1} are both named {name!r}"
             raise columns.error(problem, "Give every sensor its own name")
-    roles = find_roles(columns, rules)
     if roles is not None:
+        if columns.find(PARAMETER_NAMES) is None and is_quantity(columns.names[roles[2]]):
+            rules = rules.model_copy(update={"parameter": None})
+            columns, roles = without_others(columns, roles)
         return long_table(columns, roles, rules)
-    if rules.parameter is not None:
-        problem = f"a wide table has no parameter to choose; {rules.parameter!r} was asked for"
-        raise columns.error(problem, "Leave parameter out")
     return wide_table(columns, rules)
 
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
-    """Read a file of any format into named columns; a further format is a line here."""
-    path, suffix = Path(path), suffix_of(path)
+    """Read a file of any format into named columns."""
+    return _read(Path(path), read_bytes, Rules(parameter=parameter))
+
+
+def _read(path: Path, content: Callable[[Path], bytes], rules: Rules) -> Columns:
+    """Named columns from a file's content; a further format is a line here."""
+    suffix, parameter = suffix_of(path), rules.parameter
     if suffix in TEXT_SUFFIXES:
-        return read_csv(path, read_bytes(path))
+        return read_text(path, content(path), rules.encoding)
+    if suffix in SHEET_SUFFIXES:
+        return read_spreadsheet(path, content(path), rules.sheet)
     if suffix in PARQUET_SUFFIXES:
-        return read_parquet(path, read_bytes(path))
+        return read_parquet(path, content(path))
     if suffix in NETCDF_SUFFIXES:
         # Loaded when met: the module is large, and what it needs is an extra.
-        from flfl.io.netcdf import read_netcdf
+        from flfl.io.formats.netcdf import read_netcdf
 
-        return read_netcdf(path, read_bytes(path), parameter)
-    known = ", ".join(TEXT_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES)
+        return read_netcdf(path, content(path), parameter)
+    known = ", ".join((*READABLE, ".zip"))
     problem = f"the suffix {suffix!r} is not one that can be read" if suffix else "it has no suffix"
     raise InputError(problem, where=str(path), remedy=f"Give a file that ends in {known}")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 from flfl.io.columns import Columns, CoordinateKind, listing
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.layouts import read_coordinates
+from flfl.io.layouts import read_places
 from flfl.io.read import frame_columns, read_columns
 from flfl.io.table import Table
 
@@ -24,10 +24,16 @@ EACH = "each"
 
 ID_NAMES = (
     "sensor_id", "sensor", "sensorid", "id", "station", "station_id", "stationid", "site_id",
-    "location", "location_id", "device", "device_id", "node", "node_id", "name",
+    "location", "location_id", "device", "device_id", "node", "node_id", "sensor_index",
+    "station_code", "stationscode", "station code", "stationskürzel", "kennung", "messstation",
+    "messstelle", "code", "code_station", "capteur", "codigo", "código", "estacion", "estación",
+    "site id", "site_name", "stationsname", "nom", "nombre", "bezeichnung", "name",
 )  # fmt: skip
-REGION_NAMES = ("region", "region_id")
-SITE_NAMES = ("site", "owner", "agency", "operator")
+REGION_NAMES = ("region", "region_id", "gebiet", "région", "región")
+SITE_NAMES = (
+    "site", "owner", "agency", "operator", "betreiber", "eigentümer", "netz", "messnetz", "network",
+    "propriétaire", "exploitant", "propietario", "organismo", "owner_name",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,8 @@ class Sensors:
     """What is known of the sensors, in the order of the readings.
 
     ``coordinates`` (sensors x 2) are latitude and longitude in degrees or x and y in metres, as
-    ``kind`` says. ``sites`` are the owners of the sensors.
+    ``kind`` says. ``sites`` are the owners of the sensors. ``unplaced`` are those without a place,
+    which stand in the middle of the others.
     """
 
     ids: tuple[str, ...]
@@ -44,6 +51,7 @@ class Sensors:
     regions: tuple[str, ...] | None = None
     sites: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
 
     @classmethod
     def of_table(cls, table: Table) -> Sensors:
@@ -76,8 +84,9 @@ def read_sensors(source: str | Path | pd.DataFrame, ids: Sequence[str] | None = 
     """Read what describes the sensors, and put it in the order of the readings.
 
     One row a sensor: an id (``sensor_id``, ``id``, ``station``, …, or a DataFrame's index),
-    ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``. Each of
-    ``ids`` (by default all sensors there) must have a row; others are ignored, with a note.
+    ``latitude`` and ``longitude`` or ``x`` and ``y``, and perhaps ``region`` and ``site``, also in
+    German, French or Spanish. Rows of no sensor in ``ids`` (by default all sensors there) are
+    ignored; a sensor without a row has no place and is its own owner. Notes say so.
     """
     if isinstance(source, pd.DataFrame):
         parts = [(str(name), source.iloc[:, i]) for i, name in enumerate(source.columns)]
@@ -88,13 +97,71 @@ def read_sensors(source: str | Path | pd.DataFrame, ids: Sequence[str] | None = 
         columns = read_columns(source)
     names = _texts(columns, columns.find(ID_NAMES))
     ids = names if ids is None else ids
-    rows, wanted = _rows(columns, ids), set(ids)
-    coordinates, kind = read_coordinates(columns, rows, ids)
+    found, notes = _matched(columns, names, ids)
+    there = [name for name in ids if name in found]
+    rows = [found[name] for name in there]
     regions = _labels(columns, rows, columns.find(REGION_NAMES))
     sites = _labels(columns, rows, columns.find(SITE_NAMES))
-    ignored = [name for name in names if name not in wanted]
+    places, kind, unplaced, more = _places(columns, rows, there, ids)
+    used = set(rows)
+    ignored = [name for row, name in enumerate(names) if row not in used]
     told = f"Rows for sensors that have no readings are ignored: {listing(ignored)}."
-    return Sensors(tuple(ids), coordinates, kind, regions, sites, (told,) if ignored else ())
+    notes += [*more, *([told] if ignored else [])]
+    every = [
+        None if of is None else tuple(dict(zip(there, of, strict=True)).get(n, n) for n in ids)
+        for of in (regions, sites)
+    ]
+    return Sensors(tuple(ids), places, kind, every[0], every[1], tuple(notes), unplaced)
+
+
+def _matched(
+    columns: Columns, names: Sequence[str], ids: Sequence[str]
+) -> tuple[dict[str, int], list[str]]:
+    """The row of each sensor that has one; ids that differ in case or blanks are the same."""
+    wanted, found, notes = set(ids), dict[str, int](), list[str]()
+    for row, name in enumerate(names):
+        if name in wanted and found.setdefault(name, row) != row:
+            problem = f"the sensor {name!r} has two rows"
+            raise columns.error(problem, "Remove one of them", found[name], row)
+    loose = dict[str, int]()
+    for row, name in enumerate(names):
+        loose.setdefault(_folded(name), row)
+    near = [i for i in ids if i not in found and _folded(i) in loose]
+    found |= {name: loose[_folded(name)] for name in near}
+    if near:
+        pairs = [f"{names[found[name]]!r} is {name!r}" for name in near]
+        notes.append(f"Ids that differ in case or blanks were matched: {listing(pairs, 3)}.")
+    if not found:
+        problem = f"none of the {len(ids)} sensors of the readings has a row: {listing(ids, 3)}"
+        remedy = "Give the ids of the readings in the column of the sensors"
+        raise columns.error(problem, remedy, column=columns.find(ID_NAMES))
+    if lost := [name for name in ids if name not in found]:
+        notes.append(f"{len(lost)} of {len(ids)} sensors have no row: {listing(lost)}.")
+    return found, notes
+
+
+def _folded(name: str) -> str:
+    return "".join(name.casefold().split())
+
+
+def _places(
+    columns: Columns, rows: list[int], there: list[str], ids: Sequence[str]
+) -> tuple[NDArray[np.float64] | None, CoordinateKind | None, tuple[str, ...], list[str]]:
+    """Where sensors stand; those of which that is not known stand in the middle of the others."""
+    known, kind, notes = read_places(columns, rows, there)
+    if known is None or not np.isfinite(known).all(axis=1).any():
+        return None, None, (), notes
+    places = np.full((len(ids), 2), np.nan)
+    at = {name: row for row, name in enumerate(ids)}
+    places[[at[name] for name in there]] = known
+    lost = np.isnan(places).any(axis=1)
+    if lost.any():
+        places[lost] = np.nanmedian(places[~lost], axis=0)
+        unknown = [name for name, gone in zip(ids, lost, strict=True) if gone]
+        told = f"{len(unknown)} sensors have no place and stand in the middle of the others: "
+        notes.append(f"{told}{listing(unknown)}.")
+        return places, kind, tuple(unknown), notes
+    return places, kind, (), notes
 
 
 def read_sites(
@@ -112,7 +179,11 @@ def read_sites(
         problem = f"{str(spec)!r} is not a file, and there is no sensors file to have such a column"
         remedy = "Give a CSV file with the columns sensor and site, or give the sensors file"
         raise InputError(problem, where="sites", remedy=remedy)
-    sites = _labels(columns, _rows(columns, ids), column)
+    found, _ = _matched(columns, _texts(columns, columns.find(ID_NAMES)), ids)
+    if lost := [name for name in ids if name not in found]:
+        problem = f"{len(lost)} of {len(ids)} sensors of the readings have no row"
+        raise columns.error(f"{problem}: {listing(lost)}", "Add a row for each")
+    sites = _labels(columns, [found[name] for name in ids], column)
     if sites is None:
         problem = f"there is no column for the site; the columns are {listing(columns.names, 8)}"
         raise columns.error(problem, "Name the column site")
@@ -125,21 +196,6 @@ def _texts(columns: Columns, column: int | None) -> list[str]:
         raise columns.error(problem, "Name the column sensor_id")
     texts = pc.cast(columns.arrays[column], pa.string()).to_pylist()
     return [str(text or "").strip() for text in texts]
-
-
-def _rows(columns: Columns, ids: Sequence[str]) -> list[int]:
-    """The row of each sensor of the readings."""
-    column, wanted = columns.find(ID_NAMES), set(ids)
-    found: dict[str, int] = {}
-    for row, name in enumerate(_texts(columns, column)):
-        if name in wanted and found.setdefault(name, row) != row:
-            problem = f"the sensor {name!r} has two rows"
-            raise columns.error(problem, "Remove one of them", found[name], row)
-    if missing := [name for name in ids if name not in found]:
-        problem = f"{len(missing)} of {len(ids)} sensors of the readings have no row"
-        remedy = "Add a row for each, or remove the sensors from the readings"
-        raise columns.error(f"{problem}: {listing(missing)}", remedy, column=column)
-    return [found[name] for name in ids]
 
 
 def _labels(columns: Columns, rows: list[int], column: int | None) -> tuple[str, ...] | None:

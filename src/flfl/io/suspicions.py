@@ -26,6 +26,8 @@ _CODES = (-99.9, -99.99, -999.9, -999.99, -9999.9, 999.9, 999.99, 9999.9, 9999.0
           -8888.0, -7777.0, -32768.0, 32767.0, 65535.0, -1e30, 1e20, 1e30)  # fmt: skip
 """Numbers that loggers and archives write for "no reading": one far-off case is enough."""
 
+_PIECE = 1 << 20
+"""Readings looked at together, so that memory stays small."""
 _PEELS = 3
 """Codes looked for at either end of a sensor's readings."""
 
@@ -53,7 +55,8 @@ def suspicion(
     kind: str, table: Table, sensors: Sequence[int], readings: int, problem: str, cells: Any = None
 ) -> Suspicion:
     """A suspicion in words; SENSORS in ``problem`` becomes how many have it."""
-    names = [table.sensor_ids[i] for i in sensors]
+    ids = table.sensor_ids
+    names = [ids[i] for i in sensors]
     have = "1 sensor has" if len(names) == 1 else f"{len(names)} sensors have"
     sentence = f"{problem.replace('SENSORS', have)}: {listing(names)}."
     return Suspicion(kind, tuple(names), int(readings), sentence, cells)
@@ -242,29 +245,26 @@ def _step(values: Array) -> tuple[Mask, tuple[int, int, float] | None]:
     """
     cells, known = np.zeros(values.shape, dtype=bool), ~np.isnan(values)
     logs = (values[known] > 0).mean() > constants.STEP_POSITIVE if known.any() else False
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.log(np.where(values > 0, values, np.nan)) if logs else values
-    x, usual = own, _median(np.abs(own - _median(own, axis=0)), axis=0)
-    if known.any(axis=0).sum() >= 3:
-        x = own - _median(own, axis=1)[:, None]
-    size = max(len(x) // constants.STEP_BLOCKS, constants.STEP_LEAST)
-    padded = np.pad(x, ((0, -len(x) % size), (0, 0)), constant_values=np.nan)
-    stacked = padded.reshape(-1, size, x.shape[1])
-    enough = (~np.isnan(stacked)).sum(axis=1) >= max(size / 4, 3)
-    levels = np.where(enough, _median(stacked, 1), np.nan)
+    several, centre = known.any(axis=0).sum() >= 3, np.zeros(len(values))
+    for rows in (
+        np.array_split(np.arange(len(values)), -(-values.size // _PIECE)) if several else ()
+    ):
+        centre[rows] = _median(_scaled(values[rows], logs), axis=1)
+    size = max(len(values) // constants.STEP_BLOCKS, constants.STEP_LEAST)
     clearest, worst = 0.0, None
-    for i, level in enumerate(levels.T):
-        found = _two_levels(level)
+    for i, column in enumerate(values.T):
+        own = _scaled(column, logs)
+        x = own - centre
+        found = _two_levels(_block_levels(x, size))
         # A step that is lost in the ordinary ups and downs of the readings is none.
-        if found is None or not found[3] > usual[i]:
+        if found is None or not found[3] > _median(np.abs(own - _median(own, 0)), 0):
             continue
-        high, middle, ratio, distance = found
-        there = ~np.isnan(level)
+        high, middle, ratio, distance, there = found
         few_high = 2 * (high & there).sum() < there.sum()
         rare = (high if few_high else ~high) & there
         beside = rare | np.append(rare[1:], False) | np.insert(rare[:-1], 0, False)
         block = np.arange(len(x)) // size
-        over = (x[:, i] > middle) == few_high
+        over = (x > middle) == few_high
         cells[:, i] = known[:, i] & (rare[block] | (beside[block] & over))
         if ratio > clearest:
             clearest = ratio
@@ -274,9 +274,21 @@ def _step(values: Array) -> tuple[Mask, tuple[int, int, float] | None]:
     return cells, worst
 
 
-def _two_levels(level: Array) -> tuple[Mask, float, float, float] | None:
-    """Which blocks are on the higher of two levels (NaN: no), the middle between these, how clear
-    the jump is, and how far they are apart; None where the level is one."""
+def _scaled(values: Array, logs: bool) -> Array:
+    """Readings, or their logarithms where they are positive."""
+    return np.log(np.where(values > 0, values, np.nan)) if logs else values
+
+
+def _block_levels(x: Array, size: int) -> Array:
+    """The median of every block of so many slots; NaN where it has too few readings."""
+    blocks = np.pad(x, (0, -len(x) % size), constant_values=np.nan).reshape(-1, size)
+    enough = (~np.isnan(blocks)).sum(axis=1) >= max(size / 4, 3)
+    return np.where(enough, _median(blocks, 1), np.nan)
+
+
+def _two_levels(level: Array) -> tuple[Mask, float, float, float, Mask] | None:
+    """Which blocks are on the higher of two levels, the middle between these, how clear the jump
+    is, how far they are apart, and which blocks have a level; None where there is one level."""
     there = ~np.isnan(level)
     y = level[there]
     n = len(y)
@@ -300,7 +312,7 @@ def _two_levels(level: Array) -> tuple[Mask, float, float, float] | None:
         return None
     whole = np.zeros(len(level), dtype=bool)
     whole[there] = high
-    return whole, float(middle), jump / max(usual, 1e-300), distance
+    return whole, float(middle), jump / max(usual, 1e-300), distance, there
 
 
 def _median(values: Array, axis: int) -> Array:

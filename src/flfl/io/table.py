@@ -69,8 +69,10 @@ class Table:
     ``values`` is time x sensor, NaN = missing, sensors in file order, the index sorted: times (UTC
     where the file gives offsets) or numbers. ``source`` is None when it did not come from a file;
     ``notes`` say what was understood, in plain sentences. ``order`` has the slots in the order of
-    the rows that were given, where that differs from time order. ``units``, ``coordinates`` and
-    ``coordinate_kind`` are those of every sensor, as far as the file of readings itself tells them.
+    the rows that were given, where that differs from time order. ``ceiling`` (time x sensor, NaN:
+    none) is the limit of detection of missing readings that lay below one. ``units``,
+    ``coordinates`` and ``coordinate_kind`` are those of every sensor, as far as the file of
+    readings itself tells them.
     """
 
     values: pd.DataFrame
@@ -79,6 +81,7 @@ class Table:
     notes: tuple[str, ...] = ()
     order: NDArray[np.intp] | None = None
     units: tuple[str, ...] | None = None
+    ceiling: NDArray[np.float64] | None = None
     coordinates: NDArray[np.float64] | None = None
     coordinate_kind: CoordinateKind | None = None
 

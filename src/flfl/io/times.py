@@ -21,7 +21,10 @@ from flfl.io.columns import Columns
 # Names a time column goes by, in lower case; the first one present is taken.
 TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "timestamp_utc", "datetime_utc", "time_utc",
-    "datetimeutc", "date_utc", "utc", "date", "day", "month", "year",
+    "datetimeutc", "date_utc", "utc", "time_stamp", "created_at", "measured_at", "observed_at",
+    "messzeit", "messzeitpunkt", "zeit", "zeitpunkt", "zeitstempel", "datum/zeit", "datum",
+    "date/heure", "horodatage", "heure", "fecha", "fecha y hora", "fecha_hora", "marca de tiempo",
+    "epoch", "unix", "unixtime", "unix_time", "ts", "date", "day", "month", "year", "tag", "monat",
 )  # fmt: skip
 
 _CLOCK = r"[T ]\d{1,2}(?::\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
@@ -29,16 +32,38 @@ _OFFSET = r" ?(?:Z|[+-]\d{2}(?::?\d{2})?)"
 _ISO = rf"(?P<date>\d{{4}}-\d{{1,2}}(?:-\d{{1,2}})?)(?:(?P<clock>{_CLOCK})(?P<offset>{_OFFSET})?)?"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-_DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
+_DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d",
+          "%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y")  # fmt: skip
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
 _ISO_PATTERNS = ("%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
                  "%Y-%m-%dT%H:%M:%S")  # fmt: skip
 # A day of another zone more or less stays within what Python's own dates can hold.
 _YEARS = tuple(np.array(["0002-01-01", "9999-01-01"], "datetime64[us]").astype(np.int64).tolist())
 
+# Months by their first letters in English, German, French and Spanish; "jui" would be two of them.
+_MONTHS = {
+    word: number
+    for number, words in enumerate(
+        ("jan jän ene", "feb fév fev", "mar mär mrz", "apr avr abr", "may mai", "jun juin",
+         "jul juil", "aug aoû aou ago", "sep", "oct okt", "nov", "dec dez déc dic"), 1)
+    for word in words.split()
+}  # fmt: skip
+_WORD = r"(?P<month>[^\W\d_]{3,})\.?"
+_WORDY = (
+    rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|er)?\.?[ \-/]*(?:de )?{_WORD}"
+    r"[ \-/,]*(?:de )?(?P<year>\d{4}|\d{2})",
+    rf"{_WORD}[ \-]*(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,[ ]*(?P<year>\d{{4}}|\d{{2}})",
+    rf"(?P<year>\d{{4}})[ \-/]{_WORD}[ \-/](?P<day>\d{{1,2}})",
+    rf"(?P<day>){_WORD}[ \-/]+(?:de )?(?P<year>\d{{4}}|\d{{2}})",
+)
+_MIDNIGHT = r"(?<=[T ])24(?=:00|$)"
+# Seconds since 1970 of the years 1990 to 2100.
+_EPOCH = (631_152_000, 4_102_444_800)
+
 Mask = NDArray[np.bool_]
 Texts = NDArray[np.object_]
 DateOrder = Literal["auto", "day-first", "month-first"]
+TimeUnit = Literal["auto", "seconds", "milliseconds", "number"]
 Refuse = Callable[[str, str, int], InputError]
 """The refusal of the n-th time: what is wrong, the remedy, and n."""
 
@@ -49,7 +74,7 @@ class Times:
 
     With offsets ``index`` is in UTC and ``wall`` what the clock on the wall showed, else the two
     are the same. ``format`` is the strptime pattern, None for ISO 8601 and numbers. ``zone`` is
-    that of the wall clock.
+    that of the wall clock, ``notes`` say what had to be decided.
     """
 
     index: pd.Index
@@ -57,6 +82,7 @@ class Times:
     texts: Texts
     format: str | None = None
     zone: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_times(
@@ -66,6 +92,7 @@ def read_times(
     code: NDArray[np.intp],
     date_order: DateOrder = "auto",
     time_zone: str | None = None,
+    time_unit: TimeUnit = "auto",
 ) -> Times:
     """The different times of a column; ``code`` tells which of them each row has, for messages."""
 
@@ -77,11 +104,14 @@ def read_times(
         remedy = "Give every row a time and a sensor, or remove the row"
         raise refuse("the cell is missing", remedy, int(missing[0]))
     texts = array.to_numpy(zero_copy_only=False) if array.type == pa.string() else None
-    times = _typed_times(array, refuse) if texts is None else parse_times(texts, refuse, date_order)
+    if texts is None:
+        times = _typed_times(array, refuse, time_unit)
+    else:
+        times = parse_times(texts, refuse, date_order, time_unit)
     return times if time_zone is None else in_zone(times, time_zone, refuse)
 
 
-def _typed_times(array: pa.Array, refuse: Refuse) -> Times:
+def _typed_times(array: pa.Array, refuse: Refuse, time_unit: TimeUnit = "auto") -> Times:
     try:
         series = array.to_pandas()
     except (ValueError, LookupError, pa.ArrowException):
@@ -92,7 +122,7 @@ def _typed_times(array: pa.Array, refuse: Refuse) -> Times:
         infinite = np.flatnonzero(~np.isfinite(index.to_numpy()))
         if len(infinite):
             raise refuse("a time is infinite", "Remove it", int(infinite[0]))
-        return Times(index, index, time_texts(index))
+        return _numbered(index.to_numpy(), time_texts(index), time_unit)
     if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
         remedy = "Name the time column with time_column"
         raise refuse(f"the column holds {array.type}, not times", remedy, 0)
@@ -107,9 +137,82 @@ def _typed_times(array: pa.Array, refuse: Refuse) -> Times:
     return Times(stamps.tz_convert("UTC"), stamps.tz_localize(None), texts, zone=str(stamps.tz))
 
 
-def parse_times(texts: Texts, refuse: Refuse, date_order: DateOrder = "auto") -> Times:
-    """Read time texts: ISO 8601, compact digits, common day and month orders, or plain numbers."""
+def _numbered(numbers: NDArray[np.float64], texts: Texts, unit: TimeUnit) -> Times:
+    """Times that are numbers: seconds or milliseconds since 1970, or a count of their own."""
+    whole = bool((numbers == np.round(numbers)).all()) and len(numbers) > 0
+    for name, size in (("seconds", 1), ("milliseconds", 1000)):
+        low, high = (size * end for end in _EPOCH)
+        likely = unit == "auto" and whole and bool(((numbers >= low) & (numbers < high)).all())
+        if unit == name or likely:
+            index = pd.to_datetime(numbers / size, unit="s", utc=True).as_unit("us")
+            told = f"The times are {name} since 1970, in UTC"
+            told += "; time_unit=number reads them as plain numbers." if likely else "."
+            return Times(index, index.tz_localize(None), texts, zone="UTC", notes=(told,))
+    return Times(pd.Index(numbers), pd.Index(numbers), texts)
+
+
+def _plain(text: str) -> str:
+    """A time without quotation marks, with its month as a number, and 24:00 as 00:00."""
+    return str(_spelled(pd.Series([text.strip().strip("'\"")], dtype="str"))[0].iloc[0])
+
+
+def _spelled(series: pd.Series[str]) -> tuple[pd.Series[str], Mask]:
+    """Months as numbers, 24:00 as 00:00; and where that stands for the next day."""
+    first = str(series.iloc[0])
+    if re.search(r"[^\W\d_]{3,}", first):
+        for pattern in _WORDY:
+            if (match := re.match(pattern, first, re.IGNORECASE)) and _month(match["month"]):
+                series = series.str.replace(f"^{pattern}", _as_iso, regex=True, flags=re.IGNORECASE)
+                break
+    late = series.str.contains(_MIDNIGHT, regex=True).to_numpy(dtype=bool)
+    return series.str.replace(_MIDNIGHT, "00", regex=True) if late.any() else series, late
+
+
+def _month(word: str) -> int:
+    """The number of a month's name, 0 where it is none.
+
+    Examples
+    --------
+    >>> [_month(word) for word in ("Jan", "März", "juillet", "juin", "enero", "août", "time")]
+    [1, 3, 7, 6, 1, 8, 0]
+    """
+    lowered = word.lower()
+    return _MONTHS.get(lowered[:4], 0) or _MONTHS.get(lowered[:3], 0)
+
+
+def _as_iso(match: re.Match[str]) -> str:
+    month = _month(match["month"])
+    year = match["year"] if len(match["year"]) == 4 else str(2000 + int(match["year"]))
+    if not month:
+        return match[0]
+    return f"{year}-{month:02d}" + (f"-{int(match['day']):02d}" if match["day"] else "")
+
+
+def parse_times(
+    texts: Texts, refuse: Refuse, date_order: DateOrder = "auto", time_unit: TimeUnit = "auto"
+) -> Times:
+    """Read time texts: ISO 8601, compact digits, common day and month orders, months in words, or
+    plain numbers."""
     series = pd.Series(texts, dtype="str").str.strip()
+    if series.iloc[0][:1] in "'\"":
+        series = series.str.strip("'\"")
+    series, late = _spelled(series)
+    found = _parse(series, texts, refuse, date_order, time_unit)
+    if not late.any() or not isinstance(found.index, pd.DatetimeIndex):
+        return found
+    told = "24:00 is read as 00:00 of the day after."
+    day = pd.to_timedelta(np.where(late, 1, 0), unit="D").as_unit("us")
+    index, wall = found.index + day, found.wall + day
+    return replace(found, index=index, wall=wall, notes=(*found.notes, told))
+
+
+def _parse(
+    series: pd.Series[str],
+    texts: Texts,
+    refuse: Refuse,
+    date_order: DateOrder,
+    time_unit: TimeUnit,
+) -> Times:
     empty = np.flatnonzero(series.str.lower().isin(["", "nan", "nat", "na", "null", "none"]))
     if len(empty):
         remedy = "Give every row a time, or remove the row"
@@ -126,7 +229,7 @@ def parse_times(texts: Texts, refuse: Refuse, date_order: DateOrder = "auto") ->
         numbers = pc.cast(pa.array(series), pa.float64()).to_numpy(zero_copy_only=False)
         # Beyond this, differences between times are lost in rounding.
         if (np.abs(numbers) < 1e18).all():
-            return Times(pd.Index(numbers), pd.Index(numbers), texts)
+            return _numbered(numbers, texts, time_unit)
     except pa.ArrowInvalid:
         pass
     if series.iloc[:1].str.fullmatch(_ISO).all():
@@ -142,8 +245,21 @@ def looks_like_time(text: str) -> bool:
     >>> [looks_like_time(text) for text in ("2024-01-31 06:00", "01/02/2024", "17", "time", "")]
     [True, True, True, False, False]
     """
-    text = text.strip()
+    text = _plain(text)
     return bool(re.fullmatch(f"{_ISO}|{_NUMBER}", text)) or bool(_patterns_for(text))
+
+
+def looks_like_date(text: str) -> bool:
+    """Whether a text could be a date or a time, and is no plain number.
+
+    Examples
+    --------
+    >>> [looks_like_date(text) for text in ("2024-01-31 06:00", "31.1.24 24:00", "17", "time")]
+    [True, True, False, False]
+    """
+    plain = _plain(text)
+    number = re.fullmatch(_NUMBER, plain) and not re.fullmatch(r"(19|20)\d{6}(\d{2,6})?", plain)
+    return not number and looks_like_time(plain)
 
 
 def _parse_iso(series: pd.Series[str], texts: Texts, refuse: Refuse) -> Times:
@@ -199,8 +315,6 @@ def _refuse_first(bad: Mask, series: pd.Series[str], refuse: Refuse) -> None:
     shown = repr(str(series.iloc[row])[:40])
     like = "" if row == 0 else f" like the first one, {str(series.iloc[0])[:40]!r}"
     remedy = "Write all times in one form, for example 2024-01-31 06:00:00"
-    if re.search(r"[T ]24:00", shown):
-        remedy = "Write midnight as 00:00 of the day that begins"
     raise refuse(f"{shown} cannot be read as a time{like}", remedy, row)
 
 

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.io.columns import PLAIN
-from flfl.io.csv_files import csv_writer
 from flfl.io.files import (
     NETCDF_SUFFIXES,
     OUTPUT_SUFFIXES,
@@ -25,8 +24,9 @@ from flfl.io.files import (
     suffix_of,
     write_files,
 )
+from flfl.io.formats.parquet import parquet_writer
+from flfl.io.formats.text import csv_writer
 from flfl.io.grid import unseen
-from flfl.io.parquet import parquet_writer
 from flfl.io.sensors import Sensors
 from flfl.io.table import FILLED, FLAGS, LongColumn, Table
 from flfl.io.times import time_texts
@@ -84,7 +84,7 @@ def check_outputs(
         check_writable(flags_path, inputs=read)
     check_writable(*paths, inputs=read, suffixes=OUTPUT_SUFFIXES + NETCDF_SUFFIXES)
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
-        from flfl.io.netcdf import import_xarray
+        from flfl.io.formats.netcdf import import_xarray
 
         import_xarray(Path(filled_path))
 
@@ -126,7 +126,7 @@ def write_result(
         for name, bound in (("lower", lower), ("upper", upper)):
             said[name] = np.where(known, np.nan, np.nan if bound is None else bound)
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
-        from flfl.io.netcdf import netcdf_writer
+        from flfl.io.formats.netcdf import netcdf_writer
 
         run = [] if provenance is None else [provenance.method, provenance.run_id]
         about = dict(zip(("method", "run_id"), run, strict=False))

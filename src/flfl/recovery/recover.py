@@ -157,13 +157,16 @@ def recover(
     if shown is not None:
         shown = np.where(reasons == "", np.clip(shown, *rules.bounds), np.nan)
     filled = np.where(reasons == "", np.clip(model.estimates_, *rules.bounds), np.nan)
+    # What lay below a limit of detection is not filled above it.
+    ceiling = np.inf if table.ceiling is None else np.nan_to_num(table.ceiling, nan=np.inf)
+    filled = np.minimum(filled, ceiling)
     values = np.where(table.known, table.values, filled)
     flags = flags_of(table, values)
     reasons[(reasons == "") & (flags == "refused")] = NO_ESTIMATE
     # The method's own intervals, or else the self-test's error quantile around each value.
     reach = np.full(values.shape[1], np.nan) if test.width is None else test.width
     lower, upper = (
-        np.where(np.isin(flags, FILLED), np.clip(bound, *rules.bounds), values)
+        np.where(np.isin(flags, FILLED), np.minimum(np.clip(bound, *rules.bounds), ceiling), values)
         for bound in model.interval() or (values - reach, values + reach)
     )
     owners = _sites(model, network, table)

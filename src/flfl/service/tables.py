@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.recovery import Recovered
 from flfl.errors import InputError
-from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
+from flfl.io.files import PARQUET_SUFFIXES, SHEET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.io.grid import unseen
 from flfl.io.layouts import SENTINELS, Rules
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
@@ -52,7 +52,7 @@ def _rules(settings: ReadingSettings) -> dict[str, Any]:
 
 
 def _files(folder: Path | None) -> list[Path]:
-    suffixes = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
+    suffixes = (*TEXT_SUFFIXES, *SHEET_SUFFIXES, *PARQUET_SUFFIXES)
     found = sorted(
         path
         for path in (folder.iterdir() if folder is not None and folder.is_dir() else ())

@@ -1,0 +1,307 @@
+"""Delimited text in and out. In: encoding, dialect, header, and every cell as text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from flfl.errors import InputError
+from flfl.io.cells import is_plain_number
+from flfl.io.columns import Columns, Dialect
+from flfl.io.files import Writer
+from flfl.io.times import looks_like_date
+
+DELIMITERS = ",;\t|"
+Row = tuple[int, list[str]]
+"""The line on which a row starts, and its cells."""
+Refuse = Callable[[str, str, int | None], InputError]
+"""The refusal of a line: what is wrong, the remedy, and the line."""
+# Lines looked at for the header and for what stands below the table; bytes parsed at a time, more
+# than any row and few of the whole.
+_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK = 50, 20, 1 << 24
+_SUMMARIES = re.compile(
+    r"(mean|average|avg|median|min|minimum|max|maximum|sum|total|std|stdev|count|n|mittel(wert)?"
+    r"|summe|gesamt|anzahl|moyenne|somme|media|promedio|suma|máximo|mínimo)\W*",
+    re.IGNORECASE,
+)
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where in a text the table is: its delimiter and column names, the texts above and below, the
+    byte and the line where its first row begins."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    above: str
+    below: str
+    start: int
+    first_line: int
+
+
+def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, str, str, list[str]]:
+    """A text as UTF-8 without a mark, its encoding, the mark, and what was found out about it."""
+    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
+    bare = data[len(mark) :]
+    known = encoding or _MARKS.get(mark)
+    if known is None and len(bare) > 3 and bare[:200].count(0) > len(bare[:200]) // 4:
+        known = "utf-16-le" if bare[1] == 0 else "utf-16-be"
+    try:
+        if known is None or codecs.lookup(known).name == "utf-8":
+            bare.decode("utf-8")
+            return bare, "utf-8", "\ufeff" if mark else "", []
+        text = bare.decode(known)
+    except UnicodeDecodeError as error:
+        if known is not None:
+            number, name = bare.count(b"\n", 0, error.start) + 1, known.upper()
+            remedy = "Name another encoding, for example encoding=windows-1252"
+            raise refuse(f"the bytes are not {name} text", remedy, number) from None
+        # Nearly every text that is not UTF-8 is of this family; it leaves five bytes undefined.
+        known = "windows-1252"
+        try:
+            text = bare.decode(known)
+        except UnicodeDecodeError:
+            known, text = "latin-1", bare.decode("latin-1")
+    except LookupError:
+        problem, remedy = f"there is no encoding {known!r}", "Give utf-8, windows-1252 or utf-16"
+        raise InputError(problem, where="encoding", remedy=remedy) from None
+    told = (
+        []
+        if encoding
+        else [f"The text was read as {known}; encoding=utf-8, or another, overrules that."]
+    )
+    return text.encode("utf-8"), known, "\ufeff" if mark else "", told
+
+
+def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
+    """Every cell as text; the texts are needed again when the table is written."""
+
+    def refuse(problem: str, remedy: str, number: int | None = None) -> InputError:
+        where = str(path) if number is None else f"{path}, line {number}"
+        return InputError(problem, where=where, remedy=remedy)
+
+    bare, encoding, mark, notes = decode(data, encoding, refuse)
+    if not bare[:1000].strip() and not bare.strip():
+        raise refuse("the file is empty", "Give a file with readings")
+    frame, told = _frame(refuse, bare)
+    body = memoryview(bare)[frame.start : len(bare) - len(frame.below.encode())]
+    if not bytes(body[:1000]).strip():
+        raise refuse("the file has a header but no rows", "Give a file with readings")
+    names, delimiter = frame.names, frame.delimiter
+    keys = [str(position) for position in range(len(names))]
+    try:
+        size, types = min(len(body), _BLOCK), dict.fromkeys(keys, pa.string())
+        columns = pa_csv.read_csv(
+            pa.BufferReader(body),
+            pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
+            pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
+            pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        ).columns
+    except pa.ArrowInvalid as error:
+        rows = csv_rows(bare, delimiter, frame.first_line - 1)
+        raise _ragged_row(refuse, rows, len(names), str(error)) from None
+    finally:
+        # Arrow keeps the blocks it has used, as much again as the cells.
+        pa.default_memory_pool().release_unused()
+    line_end = _LINE_END.search(bare)
+
+    def line(row: int) -> str:
+        rows = csv_rows(bare, delimiter, frame.first_line - 1)
+        found = next(islice(rows, row, None), None)
+        return f"row {row + 1}" if found is None else f"line {found[0]}"
+
+    return Columns(
+        path=path,
+        names=names,
+        # Column by column, so that the file is never held twice.
+        arrays=tuple(columns.pop(0).combine_chunks() for _ in names),
+        format="csv",
+        place=line,
+        dialect=Dialect(
+            delimiter, ".", line_end.group().decode() if line_end else "\n", mark, encoding,
+            frame.above, frame.below,
+        ),
+        notes=tuple(notes + told),
+    )  # fmt: skip
+
+
+def csv_rows(data: bytes, delimiter: str, skip: int = 0) -> Iterator[Row]:
+    """Every row that is not blank, with the line it starts on; slow, for messages and the top."""
+    lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="")
+    for _ in range(skip):
+        lines.readline()
+    reader, before = csv.reader(lines, delimiter=delimiter), 0
+    try:
+        for row in reader:
+            if row:
+                yield skip + before + 1, row
+            before = reader.line_num
+    except csv.Error:
+        return
+
+
+def _frame(refuse: Refuse, bare: bytes) -> tuple[Frame, list[str]]:
+    """Find the table in a text: below titles and comments, above sources and means."""
+    # A megabyte holds any header. Quoted names do not count.
+    head = bare[: 1 << 20].decode("utf-8", errors="ignore")
+    first_line = "".join(re.sub(r'"[^"]*"', "", head.lstrip("\r\n")).splitlines()[:1])
+    delimiter = max(DELIMITERS, key=first_line.count)
+    top = list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE))
+    if not top:
+        remedy = "Look for a quotation mark that is never closed"
+        raise refuse("the header cannot be read as column names", remedy, 1)
+    at, notes = 0, list[str]()
+    if _is_title(top):
+        delimiter, top, at = _search(bare) or (delimiter, top, 0)
+        if at == 0 and (len(top[0][1]) == 1 or top[0][1][0].startswith("#")):
+            _refuse_title(refuse, top)
+    line, header = top[at]
+    names, width = [name.strip() for name in header], len(header)
+    if below := [row for _, row in top[at + 1 : at + 6]]:
+        most = max(map(len, below))
+        # A delimiter at the end of every row, or of the header alone.
+        if most == width + 1 and not any(row[width:][-1:] not in ([], [""]) for row in below):
+            names.append("")
+        elif most == width - 1 and not names[-1]:
+            names.pop()
+    body_line = top[at + 1][0] if at + 1 < len(top) else line + 1
+    above = bare[: _offset(bare, line - 1)].decode("utf-8").lstrip("\r\n")
+    if at:
+        told = "1 line" if at == 1 else f"{at} lines"
+        notes.append(f"{told} above the column names not read: {top[0][1][0].strip()[:60]!r}.")
+    below_text = _foot(bare, delimiter, len(names))
+    if below_text:
+        shown = below_text.strip().splitlines()[0].strip()[:60]
+        notes.append(f"What stands below the table is not read: {shown!r}.")
+    start = _offset(bare, body_line - 1)
+    return Frame(delimiter, tuple(names), above, below_text, start, body_line), notes
+
+
+def _offset(data: bytes, lines: int) -> int:
+    """Where the line after so many lines begins."""
+    ends = islice(_LINE_END.finditer(data), lines)
+    return max((end.end() for end in ends), default=0) if lines else 0
+
+
+def _is_title(top: list[Row]) -> bool:
+    """Whether the first row is something other than column names."""
+    (_, header), *below = top
+    names = [name.strip() for name in header]
+    widths = [len(row) for _, row in below[:10]]
+    # ``#time,a,b`` is a header all the same.
+    if names[0].startswith("#") and (
+        len(names) == 1 or widths[:1] != [len(names)] or below[0][1][0].lstrip().startswith("#")
+    ):
+        return True
+    if len(names) == 1:
+        cells = [cell for _, row in below for cell in row]
+        return len(cells) > len(below) or any(m in cell for cell in cells for m in DELIMITERS)
+    # Cells beside a title may be empty, as a spreadsheet writes them.
+    blank = sum(not name for name in names)
+    # A delimiter at the end of the rows, or of the header, makes one cell more.
+    alike = sum(w - len(names) in ((0, 1) if names[-1] else (-1, 0, 1)) for w in widths)
+    return (blank * 2 >= len(names) and len(names) > 2) or 2 * alike < len(widths)
+
+
+def _search(bare: bytes) -> tuple[str, list[Row], int] | None:
+    """The delimiter, the first rows, and which of them is the header: the widest one that is all
+    names and has rows as wide below it."""
+    best: tuple[int, int, str, list[Row], int] | None = None
+    for delimiter in DELIMITERS:
+        top = list(islice(csv_rows(bare, delimiter), _LONGEST_TITLE))
+        for at, (_, row) in enumerate(top[:-1]):
+            cells = [cell.strip() for cell in row]
+            width = len(cells) - (not cells[-1])
+            under = [len(r) - (not r[-1].strip()) for _, r in top[at + 1 : at + 6]]
+            named = all(c and not is_plain_number(c) for c in cells[1:width])
+            if width < 2 or not named or sum(abs(w - width) <= 1 for w in under) * 2 <= len(under):
+                continue
+            if cells[0].startswith("#") or looks_like_date(cells[0]):
+                continue
+            if best is None or (width, -at) > best[:2]:
+                best = width, -at, delimiter, top, at
+    return None if best is None else best[2:]
+
+
+def _refuse_title(refuse: Refuse, top: list[Row]) -> None:
+    (line, header), *below = top
+    name = header[0].strip()
+    if name.startswith("#"):
+        what, remedy = "comment", "Remove the lines that start with # above the header"
+    elif below:
+        what, remedy = "title", "Remove the lines above the header"
+    else:
+        return
+    problem = f"this line is a {what}, {name[:40]!r}, where column names should be"
+    raise refuse(problem, remedy, line)
+
+
+def _foot(bare: bytes, delimiter: str, width: int) -> str:
+    """The lines at the end that are no rows of the table: sources, remarks, means."""
+    tail = bare[-20_000:].decode("utf-8", errors="ignore")
+    lines = tail.splitlines(keepends=True)[1 if len(bare) > 20_000 else 0 :]
+    keep = len(lines)
+    for number in range(len(lines) - 1, max(len(lines) - _LONGEST_FOOT, 1), -1):
+        line = lines[number]
+        if not line.strip():
+            continue
+        cells = next(csv.reader([line], delimiter=delimiter), [])
+        filled = sum(bool(cell.strip()) for cell in cells)
+        first = cells[0].strip() if cells else ""
+        words = 0 < filled <= max(width // 2, 1) < width and first and not looks_like_date(first)
+        if not ((words and not is_plain_number(first)) or _SUMMARIES.fullmatch(first)):
+            break
+        keep = number
+    return "".join(lines[keep:])
+
+
+def _ragged_row(refuse: Refuse, rows: Iterator[Row], width: int, reason: str) -> InputError:
+    for line, row in rows:
+        if len(row) != width:
+            title = "; if lines of a title stand above the column names, remove them"
+            remedy = "Give every row as many cells as the header; a missing reading is an empty "
+            remedy += f"cell between its delimiters{title if len(row) > width else ''}"
+            return refuse(f"this row has {len(row)} cells, the header has {width}", remedy, line)
+    problem = f"the rows cannot be split into cells ({reason[:80]})"
+    return refuse(problem, "Look for a quotation mark that is never closed", None)
+
+
+def csv_writer(
+    names: Sequence[str], blocks: Iterable[Sequence[pa.Array]], dialect: Dialect
+) -> Writer:
+    """Writes a header, and blocks of columns of text one below another."""
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, encoding=dialect.encoding, newline="")
+        text.write(dialect.byte_order_mark + dialect.above)
+        for columns in chain([[pa.array([name]) for name in names]], blocks):
+            cells = pa.chunked_array(columns)
+            odd = pc.match_substring_regex(cells, f'[{dialect.delimiter}"\r\n]')
+            if pc.any(odd).as_py():
+                doubled = pc.replace_substring(cells, '"', '""')
+                quoted = pc.binary_join_element_wise('"', doubled, '"', "")
+                columns = pc.if_else(odd, quoted, cells).chunks
+            lines = pc.binary_join_element_wise(*columns, dialect.delimiter)
+            text.writelines(f"{line}{dialect.line_end}" for line in lines.to_pylist())
+        text.write(dialect.below)
+        # Leave the file open: it is not yet on the disk.
+        text.detach()
+
+    return write

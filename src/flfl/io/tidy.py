@@ -1,0 +1,302 @@
+"""What agencies' files have around their readings: units, flags, split times, sums, turned tables.
+
+Each step takes the columns of a file and gives back simpler ones, with a note on what it decided. A
+step that finds nothing to do gives back what it got.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flfl.io.columns import TEXTUAL, Columns, listing
+from flfl.io.times import looks_like_date
+
+DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date_local", "date local", "dia")
+CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hora", "heure",
+               "hour_of_day", "time_local", "time local", "hr")  # fmt: skip
+_CLOCK = r"^\s*'?\d{1,2}(:\d{2}){0,2}'?\s*([AaPp][Mm])?\s*$"
+_UNIT = re.compile(
+    r"[\[(]?\s*(%|°?\s?[cfk]|deg.*|[µμu]g\s?(/|m|\.|\s).*|mg\s?(/|m|\.|\s).*|ng.*|pp[bmt].*|g/.*|[hk]?pa"
+    r"|mbar|bar|mmhg|mm|cm|m|km|m/s|km/h|mph|kn|w/?m.*|lux|db.*|v|mv|1/m|#.*|counts?.*|aqi"
+    r"|number|none|n/?a|-)\s*[\])]?",
+    re.IGNORECASE,
+)
+_UNIT_LABEL = re.compile(
+    r"|units?|einheit(en)?|unité|unidad(es)?|utc|local|cet|mez|-|\[.*\]|\(.*\)"
+    r"|[ymdhst:/. -]{4,}|tt\.mm\..*|jj.*",
+    re.IGNORECASE,
+)
+_IN_NAME = re.compile(r".*[\[(]\s*([^\[\]()]+?)\s*[\])]\s*")
+_JUDGED = re.compile(
+    r"(?P<before>.*?)[ _.\-:/]*(?:qc|qa|quality|flags?|status|valid|validity|code)"
+    r"(?P<number>[ _.]?\d*)|(?:qc|qa|quality|flags?|status|valid|validity)[ _.\-:/]+(?P<after>.+)",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(
+    r"(network|all|row|overall|gesamt)?[ _\-]*(total|sum|summe|somme|suma|mean|average|avg|mittel"
+    r"(wert)?|moyenne|media|promedio|median)[ _\-]*(of all|all|network|sensors|stations)?",
+    re.IGNORECASE,
+)
+_QUANTITY = re.compile(
+    r"(pm[ _]?(1|2[.,_]?5|4|10)(\.0)?|no2?|nox|o3|so2|co2?|nh3|c6h6|voc|tvoc|humidity|rh|temp"
+    r"|pressure|dewpoint|dew_point|wind|rain|precip|noise|uptime|rssi|aqi|particle|scattering|deciviews"
+    r"|visual_range|feinstaub|ozon|stickstoff|schwefel|kohlenmonoxid|luftfeuchte|luftdruck"
+    r"|luftqualit)([ _\-(,.].*|atur(e|a)?.*|\d.*|mon?oxid.*|dioxid.*|ätsindex.*|$)",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"(humidity|rh|temp|pressure|dew|wind|rain|precip|noise|uptime|rssi|aqi|luftfeuchte|luftdruck"
+    r"|luftqualit|voc|scattering|deciviews|visual_range|particle|entry_id).*",
+    re.IGNORECASE,
+)
+
+
+def tidy(columns: Columns) -> Columns:
+    """All steps that look at a file's columns alone, in their order."""
+    if columns.format not in TEXTUAL:
+        return columns
+    for step in (_without_empty, _unit_row, _turned, _joined_times):
+        columns = step(columns)
+    return columns
+
+
+def _drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
+    kept = [i for i in range(len(columns.names)) if i not in set(gone)]
+    units = None if columns.units is None else tuple(columns.units[i] for i in kept)
+    return replace(
+        columns,
+        names=tuple(columns.names[i] for i in kept),
+        arrays=tuple(columns.arrays[i] for i in kept),
+        units=units,
+        notes=(*columns.notes, *notes),
+    )
+
+
+def _blank(array: pa.Array) -> bool:
+    return not pc.any(pc.not_equal(pc.utf8_trim_whitespace(array), "")).as_py()
+
+
+def _without_empty(columns: Columns) -> Columns:
+    """Columns with neither a name nor a cell go, as a delimiter at the end of a line makes them."""
+    empty = [i for i, name in enumerate(columns.names) if i and not name]
+    gone = [i for i in empty if _blank(columns.arrays[i])]
+    if not gone:
+        return columns
+    count = "1 column" if len(gone) == 1 else f"{len(gone)} columns"
+    return _drop(columns, gone, f"{count} without a name and without a cell left out.")
+
+
+def _unit_row(columns: Columns) -> Columns:
+    """Units from a first row that names them, or from names such as ``a (ug/m3)``."""
+    if len(columns.arrays[0]) < 2:
+        return columns
+    first, *rest = (str(array[0]).strip() for array in columns.arrays)
+    named = [cell for cell in rest if cell]
+    if named and _UNIT_LABEL.fullmatch(first) and all(map(_UNIT.fullmatch, named)):
+        sliced = tuple(array.slice(1) for array in columns.arrays)
+        units = ("", *(cell.strip("[]() ") for cell in rest))
+        told = f"The first row names units: {listing(dict.fromkeys(units[1:]))}."
+        place = columns.place
+        columns = replace(columns, arrays=sliced, units=units, place=lambda row: place(row + 1))
+        return replace(columns, notes=(*columns.notes, told))
+    inside = [_IN_NAME.fullmatch(name) for name in columns.names[1:]]
+    if columns.units is None and inside and all(m and _UNIT.fullmatch(m[1]) for m in inside):
+        return replace(columns, units=("", *(m[1] for m in inside if m)))
+    return columns
+
+
+def _turned(columns: Columns) -> Columns:
+    """A table with one row a sensor and one column a time, turned."""
+    times = columns.names[1:]
+    shown = [str(cell) for cell in columns.arrays[0].slice(0, 20).to_pylist()]
+    if (
+        len(times) < 2
+        or not all(map(looks_like_date, times[:20]))
+        or any(map(looks_like_date, shown))
+    ):
+        return columns
+    cells = np.array([array.to_numpy(zero_copy_only=False) for array in columns.arrays])
+    told = "The table has one row for each sensor and one column for each time; it was turned."
+    return replace(
+        columns,
+        names=("time", *(str(name).strip() for name in cells[0])),
+        arrays=(pa.array(times), *(pa.array(row, pa.string()) for row in cells[1:].T)),
+        place=lambda row: f"column {row + 2}",
+        notes=(*columns.notes, told),
+        units=None,
+    )
+
+
+def _joined_times(columns: Columns) -> Columns:
+    """Date and clock, or date and the number of the hour, as one time."""
+    date, clock = columns.find(DATE_NAMES), columns.find(CLOCK_NAMES)
+    if date is None or clock is None or date == clock:
+        return columns
+    hours = columns.arrays[clock]
+    some = hours.slice(0, 100)
+    if not pc.all(pc.match_substring_regex(some, _CLOCK)).as_py():
+        return columns
+    days = pc.utf8_trim(pc.utf8_trim_whitespace(columns.arrays[date]), "'\"")
+    if not all(looks_like_date(str(day)) for day in days.slice(0, 3).to_pylist()):
+        return columns
+    hours = pc.utf8_trim(pc.utf8_trim_whitespace(hours), "'\"")
+    told = f"The time is in two columns, {columns.names[date]!r} and {columns.names[clock]!r}."
+    if pc.all(pc.match_substring_regex(hours, r"^\d{1,2}$")).as_py():
+        hours = pc.binary_join_element_wise(pc.utf8_lpad(hours, 2, "0"), ":00", "")
+        if (
+            not pc.any(pc.equal(hours, "00:00")).as_py()
+            and pc.any(pc.equal(hours, "24:00")).as_py()
+        ):
+            told += " Hours 1 to 24 are read as the time at which the hour ends."
+    # A day stands without its own midnight: 2024-01-31 00:00:00 is what a spreadsheet makes of it.
+    days = pc.replace_substring_regex(days, r"[ T]00:00(:00(\.0+)?)?$", "")
+    joined = pc.binary_join_element_wise(days, hours, " ")
+    arrays = tuple(joined if i == date else array for i, array in enumerate(columns.arrays))
+    names = tuple("time" if i == date else name for i, name in enumerate(columns.names))
+    if "time" in [name for i, name in enumerate(columns.names) if i not in (date, clock)]:
+        names = columns.names
+    return _drop(replace(columns, names=names, arrays=arrays), [clock], told)
+
+
+def flag_columns(columns: Columns) -> dict[int, int]:
+    """Columns of a wide file that judge another one, and which: ``a_flag`` of ``a``."""
+    lowered = [name.lower().strip() for name in columns.names]
+    found: dict[int, int] = {}
+    for i, name in enumerate(lowered[1:], 1):
+        match = _JUDGED.fullmatch(name)
+        if match is None:
+            continue
+        of = (match["before"] or match["after"] or "").strip(" _.-:/")
+        if of in lowered and lowered.index(of) != i:
+            found[i] = lowered.index(of)
+        elif not of and i > 1 and i - 1 not in found:
+            found[i] = i - 1
+    return found
+
+
+def without_flags(columns: Columns, bad: Sequence[str]) -> Columns:
+    """Readings alone, those with ``bad`` flags missing."""
+    found = flag_columns(columns)
+    if not found:
+        return columns
+    arrays, words = list(columns.arrays), Counter[str]()
+    wanted, lost = pa.array([word.strip().lower() for word in bad], pa.string()), 0
+    for flag, of in found.items():
+        cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[flag], pa.string()))
+        for pair in cells.value_counts().to_pylist():
+            words[str(pair["values"] or "")] += int(pair["counts"])
+        if bad:
+            hit = pc.is_in(pc.utf8_lower(cells), wanted)
+            lost += int(pc.sum(hit).as_py() or 0)
+            arrays[of] = pc.if_else(hit, "", arrays[of])
+    names = listing([columns.names[i] for i in found], 3)
+    shown = ", ".join(f"{w or 'empty'} ({n})" for w, n in words.most_common(6))
+    told = f"Flag columns are not sensors: {names}. They say {shown}"
+    told += (
+        f"; {lost} readings flagged {listing(bad)} are missing."
+        if bad
+        else ("; bad_flags names those that mean missing.")
+    )
+    return _drop(replace(columns, arrays=tuple(arrays)), list(found), told)
+
+
+def only_quantity(columns: Columns, time: int, parameter: str | None) -> Columns:
+    """One quantity of a station whose columns are quantities, not sensors."""
+    others = [i for i in range(len(columns.names)) if i != time]
+    kinds = {i: m[1].lower() for i in others if (m := _QUANTITY.match(columns.names[i]))}
+    if len(set(kinds.values())) < 2 or len(kinds) * 2 <= len(others):
+        return columns
+    column = _pick(columns, list(kinds), parameter)
+    gone = [i for i in others if i != column]
+    name = columns.names[column]
+    names = tuple(columns.path.stem if i == column else n for i, n in enumerate(columns.names))
+    told = f"The columns are quantities of one station; the readings are {name!r}."
+    return _drop(replace(columns, names=names), gone, told)
+
+
+def is_quantity(name: str) -> bool:
+    """Whether a name is that of a quantity, not of a sensor.
+
+    Examples
+    --------
+    >>> [is_quantity(name) for name in ("pm2.5_atm", "Ozon (O3)", "humidity", "Mitte", "p002")]
+    [True, True, True, False, False]
+    """
+    return _QUANTITY.match(name) is not None
+
+
+def value_column(columns: Columns, used: Sequence[int], parameter: str | None) -> int | None:
+    """The column of readings in a file that has a time, a sensor and several quantities."""
+    others = [i for i in range(len(columns.names)) if i not in used]
+    kinds = [i for i in others if _QUANTITY.match(columns.names[i])]
+    return _pick(columns, kinds, parameter) if kinds else None
+
+
+def without_others(
+    columns: Columns, roles: tuple[int, int, int]
+) -> tuple[Columns, tuple[int, int, int]]:
+    """The columns and their roles without the quantities that were not chosen."""
+    gone = [i for i, name in enumerate(columns.names) if i not in roles and is_quantity(name)]
+    if not gone:
+        return columns, roles
+    chosen, others = columns.names[roles[2]], listing([columns.names[i] for i in gone], 4)
+    left = _drop(columns, gone, f"The readings are {chosen!r}; not read: {others}.")
+    time, who, value = (left.names.index(columns.names[i]) for i in roles)
+    return left, (time, who, value)
+
+
+def _pick(columns: Columns, kinds: Sequence[int], parameter: str | None) -> int:
+    """The column that ``parameter`` names, or the only one that is no weather and no index."""
+    names = [columns.names[i] for i in kinds]
+    if parameter is not None:
+        if parameter in names:
+            return kinds[names.index(parameter)]
+        inside = [i for i in kinds if parameter.lower() in columns.names[i].lower()]
+        if len(inside) == 1:
+            return inside[0]
+        problem = f"there is no parameter {parameter!r}; the file has {listing(names, 12)}"
+        raise columns.error(problem, f"Choose one with parameter, for example {names[0]}")
+    main = [i for i in kinds if not _BESIDE.fullmatch(columns.names[i])]
+    if len(main) == 1:
+        return main[0]
+    problem = f"the columns are quantities, not sensors: {listing(names, 8)}"
+    example = columns.names[(main or kinds)[0]]
+    raise columns.error(problem, f"Choose one with parameter, for example parameter={example!r}")
+
+
+def summary_columns(names: Sequence[str], values: NDArray[np.float64]) -> list[int]:
+    """Sensors (rows of ``values``) that are the sum or the mean of all others, or are called so."""
+    count = len(names)
+    if count < 3:
+        return []
+    suspects = {i for i, name in enumerate(names) if _SUMMARY.fullmatch(name.strip())}
+    found, values = [], values[:, :500]
+    for i in sorted({*suspects, 0, count - 1}):
+        rest = np.delete(values, [i, *(suspects - {i})], axis=0)
+        known = ~np.isnan(rest)
+        both = known.any(axis=0) & ~np.isnan(values[i])
+        if both.sum() < 2 or len(rest) < 2:
+            continue
+        with np.errstate(over="ignore"):
+            total = np.nansum(rest[:, both], axis=0)
+        mean = total / known[:, both].sum(axis=0)
+        own = values[i, both]
+        slack = 0.51 * 10.0 ** -_decimals(own) + 1e-9 * np.abs(own)
+        agrees = max((np.abs(own - other) <= slack).mean() for other in (total, mean))
+        # Equal to the mean of others throughout is no sensor, whatever it is called.
+        if i in suspects or (agrees > 0.95 and both.sum() >= 5 and np.ptp(own) > 0):
+            found.append(i)
+    return found
+
+
+def _decimals(values: NDArray[np.float64]) -> int:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return next((d for d in range(6) if np.allclose(values, np.round(values, d), 0, 1e-9)), 6)

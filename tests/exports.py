@@ -1,0 +1,417 @@
+"""Files as agencies and loggers export them: one small network, written in many ways.
+
+Each entry of :data:`FILES` writes the same readings; ``READINGS`` is what must be read of it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TIMES = pd.date_range("2024-01-30 20:00", periods=8, freq="h")
+READINGS = {
+    "DEBE010": ["12.1", "", "13.0", "11.55", "10.2", "9.9", "9.0", "8.75"],
+    "DEBE034": ["22.4", "21.0", "20.8", "", "", "18.1", "17.9", "17.2"],
+    "DEBE065": ["5.0", "5.5", "6.1", "6.3", "6.25", "6.9", "7.1", ""],
+}
+IDS = list(READINGS)
+PLACES = {"DEBE010": (52.54, 13.35), "DEBE034": (52.49, 13.43), "DEBE065": (52.51, 13.47)}
+MONTHS = {
+    "english": ["January", "February"],
+    "german": ["Januar", "Februar"],
+    "french": ["janvier", "février"],
+    "spanish": ["enero", "febrero"],
+}
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file: how it is written, options that it needs, and what of it differs from READINGS."""
+
+    write: Callable[[Path], Path]
+    options: dict[str, Any] = field(default_factory=dict)
+    hint: str = ""
+    ids: list[str] = field(default_factory=lambda: IDS)
+    notes: tuple[str, ...] = ()
+    zone: bool = False
+    cells: dict[str, list[str]] = field(default_factory=lambda: READINGS)
+
+
+def rows(sep: str = ",", stamp: str = "%Y-%m-%d %H:%M", comma: bool = False) -> list[str]:
+    """The table, one line a slot."""
+    lines = []
+    for i, time in enumerate(TIMES):
+        cells = [READINGS[name][i] for name in IDS]
+        cells = [cell.replace(".", ",") for cell in cells] if comma else cells
+        lines.append(sep.join([time.strftime(stamp), *cells]))
+    return lines
+
+
+def text(
+    name: str, lines: list[str], encoding: str = "utf-8", end: str = "\n"
+) -> Callable[[Path], Path]:
+    """Writes lines into a file of this name."""
+
+    def write(folder: Path) -> Path:
+        path = folder / name
+        path.write_bytes((end.join(lines) + end).encode(encoding))
+        return path
+
+    return write
+
+
+def header(sep: str = ",", first: str = "time") -> str:
+    return sep.join([first, *IDS])
+
+
+def table_lines(
+    sep: str = ",", stamp: str = "%Y-%m-%d %H:%M", comma: bool = False, first: str = "time"
+) -> list[str]:
+    return [header(sep, first), *rows(sep, stamp, comma)]
+
+
+def month_words(language: str) -> list[str]:
+    words = MONTHS[language]
+    lines = [header(";", "Datum")]
+    for time, line in zip(TIMES, rows(";", "", comma=language != "english"), strict=True):
+        word = words[time.month - 1]
+        day = f"{time.day}. {word}" if language == "german" else f"{time.day} {word}"
+        day = f"{time.day} de {word} de" if language == "spanish" else day
+        lines.append(f"{day} {time.year} {time:%H:%M}{line}")
+    return lines
+
+
+def at_24(time: pd.Timestamp, stamp: str = "%d.%m.%Y") -> str:
+    if time.hour == 0:
+        return f"{(time - pd.Timedelta(days=1)).strftime(stamp)} 24:00"
+    return f"{time.strftime(stamp)} {time:%H:%M}"
+
+
+def long_rows(line: Callable[[str, int, str], str], empty: bool = True) -> list[str]:
+    return [
+        line(name, i, cell)
+        for name in IDS
+        for i, cell in enumerate(READINGS[name])
+        if cell or empty
+    ]
+
+
+def transposed() -> list[str]:
+    lines = [",".join(["station", *TIMES.strftime("%Y-%m-%d %H:%M")])]
+    return lines + [",".join([name, *READINGS[name]]) for name in IDS]
+
+
+def flags() -> list[str]:
+    lines = ["time," + ",".join(f"{name},{name}_flag" for name in IDS)]
+    for i, time in enumerate(TIMES):
+        pairs = [f"{READINGS[name][i]},{'V' if READINGS[name][i] else 'N'}" for name in IDS]
+        lines.append(f"{time:%Y-%m-%d %H:%M}," + ",".join(pairs))
+    return lines
+
+
+def with_mean(name: str, total: bool) -> list[str]:
+    lines = [f"{header()},{name}"]
+    for i, line in enumerate(rows()):
+        numbers = [float(READINGS[one][i]) for one in IDS if READINGS[one][i]]
+        made = sum(numbers) if total else sum(numbers) / len(numbers)
+        lines.append(f"{line},{made:.2f}")
+    return lines
+
+
+def folder_of_stations(folder: Path) -> Path:
+    path = folder / "stations"
+    path.mkdir()
+    for name in IDS:
+        lines = ["time,value"]
+        lines += [f"{t:%Y-%m-%d %H:%M},{c}" for t, c in zip(TIMES, READINGS[name], strict=True)]
+        (path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (path / "README.md").write_text("not a table")
+    return path
+
+
+def archive(folder: Path) -> Path:
+    stations, path = folder_of_stations(folder), folder / "stations.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        for file in sorted(stations.iterdir()):
+            made.write(file, f"export/{file.name}")
+    return path
+
+
+def workbook(folder: Path, suffix: str) -> Path:
+    frame = pd.DataFrame({name: [float(c) if c else None for c in READINGS[name]] for name in IDS})
+    frame.insert(0, "Zeit", TIMES)
+    about = pd.DataFrame([["Luftgüte Berlin", None], ["erstellt am", "2024-02-01"]])
+    path = folder / f"export{suffix}"
+    engine = "openpyxl" if suffix == ".xlsx" else "odf"
+    with pd.ExcelWriter(path, engine=engine) as book:
+        about.to_excel(book, sheet_name="Info", header=False, index=False)
+        frame.to_excel(book, sheet_name="PM10", index=False, startrow=3)
+    return path
+
+
+def purpleair(folder: Path) -> Path:
+    lines = ["time_stamp,sensor_index,humidity,temperature,pressure,pm2.5_atm"]
+    for n, name in enumerate(IDS):
+        for time, cell in zip(TIMES, READINGS[name], strict=True):
+            seconds = int(time.timestamp())
+            lines.append(f"{seconds},{1000 + n},{45 + n},{61},{1012.3},{cell}")
+    return text("purpleair.csv", lines)(folder)
+
+
+def purpleair_folder(folder: Path) -> Path:
+    path = folder / "purple"
+    path.mkdir()
+    for n, name in enumerate(IDS):
+        lines = ["time_stamp,humidity,temperature,pm2.5_atm"]
+        for time, cell in zip(TIMES, READINGS[name], strict=True):
+            lines.append(f"{time.isoformat()}+00:00,{45 + n},61,{cell}")
+        (path / f"{name} 2024-01-30 2024-01-31 60-Minute Average.csv").write_text("\n".join(lines))
+    return path
+
+
+def uba() -> list[str]:
+    quantities = [
+        "Feinstaub (PM₁₀) stündlich gleitendes Tagesmittel in µg/m³",
+        "Ozon (O₃) Ein-Stunden-Mittelwert in µg/m³",
+        "Luftqualitätsindex",
+    ]
+    lines = ['Stationscode;Datum;"' + '";"'.join(quantities[:2]) + f'";{quantities[2]}']
+
+    def line(name: str, i: int, cell: str) -> str:
+        return f"{name};\"'{at_24(TIMES[i])}'\";{cell or '-'};{40 + i};sehr gut"
+
+    return [*lines, *long_rows(line), "", "Quelle: Umweltbundesamt, alle Zeiten in MEZ"]
+
+
+EEA_OLD = (
+    "Countrycode,Namespace,AirQualityNetwork,AirQualityStation,AirQualityStationEoICode,"
+    "SamplingPoint,SamplingProcess,Sample,AirPollutant,AirPollutantCode,AveragingTime,"
+    "Concentration,UnitOfMeasurement,DatetimeBegin,DatetimeEnd,Validity,Verification"
+)
+
+
+def eea_old() -> list[str]:
+    def line(name: str, i: int, cell: str) -> str:
+        begin = f"{TIMES[i]:%Y-%m-%d %H:%M:%S} +00:00"
+        end = f"{TIMES[i] + pd.Timedelta(hours=1):%Y-%m-%d %H:%M:%S} +00:00"
+        return (
+            f"DE,DE.UBA.AQD,NET.DE_BE,STA.DE_{name},{name},SPO.DE_{name}_PM1_dataGroup1,"
+            f"SPP.DE_{name}_PM1,SPM.DE_{name},PM10,http://dd.eionet.europa.eu/vocabulary/aq/"
+            f"pollutant/5,hour,{cell or '-999'},µg/m3,{begin},{end},{1 if cell else -1},1"
+        )
+
+    return [EEA_OLD, *long_rows(line)]
+
+
+def eea_new(folder: Path) -> Path:
+    cells = [(name, i, cell) for name in IDS for i, cell in enumerate(READINGS[name])]
+    begin = [TIMES[i].as_unit("us") for _, i, _ in cells]
+    # The downloads give Start in UTC+1.
+    start = [time + pd.Timedelta(hours=1) for time in begin]
+    made = pa.table(
+        {
+            "Samplingpoint": [f"DE/SPO.{name}" for name, _, _ in cells],
+            "Pollutant": pa.array([5] * len(cells), pa.int32()),
+            "Start": pa.array(start, pa.timestamp("ns")),
+            "End": pa.array([t + pd.Timedelta(hours=1) for t in start], pa.timestamp("ns")),
+            "Value": pa.array([float(c) if c else -999.0 for _, _, c in cells]),
+            "Unit": ["ug.m-3"] * len(cells),
+            "AggType": ["hour"] * len(cells),
+            "Validity": pa.array([1 if c else -1 for _, _, c in cells], pa.int32()),
+            "Verification": pa.array([1] * len(cells), pa.int32()),
+            "ResultTime": pa.array(start, pa.timestamp("ns")),
+            "DataCapture": pa.array([None] * len(cells), pa.float64()),
+            "FkObservationLog": ["x"] * len(cells),
+        }
+    )
+    path = folder / "eea.parquet"
+    pq.write_table(made, path)
+    return path
+
+
+def aqs() -> list[str]:
+    names = (
+        '"State Code","County Code","Site Num","Parameter Code","POC","Latitude","Longitude",'
+        '"Datum","Parameter Name","Date Local","Time Local","Date GMT","Time GMT",'
+        '"Sample Measurement","Units of Measure","MDL","Uncertainty","Qualifier","Method Type",'
+        '"Method Code","Method Name","State Name","County Name","Date of Last Change"'
+    )
+
+    def line(name: str, i: int, cell: str) -> str:
+        lat, lon = PLACES[name]
+        local = TIMES[i] - pd.Timedelta(hours=8)
+        return (
+            f'"06","001","{name[-4:]}","88101",3,{lat},{lon},"WGS84","PM2.5 - Local Conditions",'
+            f'"{local:%Y-%m-%d}","{local:%H:%M}","{TIMES[i]:%Y-%m-%d}","{TIMES[i]:%H:%M}",{cell},'
+            '"Micrograms/cubic meter (LC)",5,"","","FEM","170","Met One BAM","California",'
+            '"Alameda","2024-02-20"'
+        )
+
+    return [names, *long_rows(line, empty=False)]
+
+
+def openaq() -> list[str]:
+    names = (
+        "location_id,location_name,parameter,value,unit,datetimeUtc,datetimeLocal,timezone,"
+        "latitude,longitude,country_iso,isMobile,isMonitor,owner_name,provider"
+    )
+
+    def line(name: str, i: int, cell: str) -> str:
+        lat, lon = PLACES[name]
+        local = TIMES[i] + pd.Timedelta(hours=1)
+        when = f"{TIMES[i]:%Y-%m-%dT%H:%M:%SZ}"
+        return (
+            f'{IDS.index(name) + 4000},"{name}, Berlin",pm10,{cell},µg/m³,{when},'
+            f"{local:%Y-%m-%dT%H:%M:%S}+01:00,Europe/Berlin,{lat},{lon},DE,,,Senat,EEA"
+        )
+
+    return [names, *long_rows(line, empty=False)]
+
+
+def jitter() -> list[str]:
+    lines = ["timestamp,sensor,value"]
+    for n, name in enumerate(IDS):
+        for i in range(40):
+            time = pd.Timestamp("2024-01-30") + pd.Timedelta(
+                hours=i, seconds=(37 * i * (n + 1)) % 97
+            )
+            lines.append(f"{time:%Y-%m-%d %H:%M:%S},{name},{10 + n + i / 10}")
+    return lines
+
+
+def below_limit() -> tuple[list[str], dict[str, list[str]]]:
+    lines = table_lines()
+    lines[1] = lines[1].replace("5.0", "<2.0")
+    lines[2] = lines[2].replace("5.5", "<LOD")
+    cells = READINGS | {"DEBE065": ["", "", *READINGS["DEBE065"][2:]]}
+    return lines, cells
+
+
+def hours(first: str) -> list[str]:
+    lines = [f"Date;{first};" + ";".join(IDS)]
+    for time, line in zip(TIMES, rows(";", ""), strict=True):
+        day = time if time.hour else time - pd.Timedelta(days=1)
+        lines.append(f"{day:%d.%m.%Y};{time.hour or 24}{line}")
+    return lines
+
+
+TITLES = ["Luftgüte, stündliche Werte", "Station: Berlin; erstellt am 01.02.2024", ""]
+UNITS = "," + ",".join(["µg/m³"] * 3)
+FILES: dict[str, Export] = {
+    "plain wide": Export(text("a.csv", table_lines())),
+    "plain long": Export(
+        text("a.csv", ["time,station,value", *long_rows(lambda n, i, c: f"{TIMES[i]},{n},{c}")])
+    ),
+    "semicolon, decimal comma": Export(text("a.csv", table_lines(";", "%d.%m.%Y %H:%M", True))),
+    "tabs, Windows lines": Export(text("a.txt", table_lines("\t"), end="\r\n")),
+    "Latin-1": Export(
+        text("a.csv", ["Meßzeit;" + ";".join(IDS), *rows(";")], "latin-1"), notes=("windows-1252",)
+    ),
+    "Windows-1252": Export(
+        text("a.csv", ["Preis in €", *table_lines(";")], "windows-1252"), notes=("windows-1252",)
+    ),
+    "UTF-16": Export(text("a.csv", table_lines("\t"), "utf-16")),
+    "UTF-8 with a mark": Export(text("a.csv", table_lines(), "utf-8-sig")),
+    "titles above": Export(text("a.csv", TITLES + table_lines(";")), notes=("above the column",)),
+    "titles with delimiters": Export(text("a.csv", ["Air,quality,,", ",,,", *table_lines()])),
+    "comments above": Export(text("a.csv", ["# made by logger 7", "# v2, 2024", *table_lines()])),
+    "source below": Export(
+        text("a.csv", [*table_lines(";"), "", "Quelle: Senat von Berlin; ohne Gewähr"]),
+        notes=("below the table",),
+    ),
+    "means below": Export(
+        text("a.csv", [*table_lines(), "Mean,10.5,19.6,6.2", "Max,13.0,22.4,7.1"]),
+        notes=("below the table",),
+    ),
+    "row of units": Export(
+        text("a.csv", [header(), UNITS, *rows()]), notes=("names units: µg/m³",)
+    ),
+    "units in names": Export(
+        text("a.csv", ["time," + ",".join(f"{n} [µg/m³]" for n in IDS), *rows()]),
+        ids=[f"{n} [µg/m³]" for n in IDS],
+    ),
+    "delimiter at the end": Export(text("a.csv", [line + ";" for line in table_lines(";")])),
+    "delimiter after the header": Export(text("a.csv", [header(";") + ";", *rows(";")])),
+    "empty columns": Export(
+        text("a.csv", [line.replace(",", ",,", 1) + ",," for line in table_lines()])
+    ),
+    "mean column": Export(text("a.csv", with_mean("Mean", False)), notes=("a sum or a mean",)),
+    "total column": Export(text("a.csv", with_mean("all", True)), notes=("a sum or a mean",)),
+    "English months": Export(text("a.csv", month_words("english"))),
+    "German months": Export(text("a.csv", month_words("german"))),
+    "French months": Export(text("a.csv", month_words("french"))),
+    "Spanish months": Export(text("a.csv", month_words("spanish"))),
+    "two-digit years": Export(text("a.csv", table_lines(";", "%d.%m.%y %H:%M"))),
+    "24:00": Export(
+        text(
+            "a.csv",
+            [header(";"), *(at_24(t) + line for t, line in zip(TIMES, rows(";", ""), strict=True))],
+        ),
+        notes=("24:00",),
+    ),
+    "date and clock": Export(
+        text(
+            "a.csv",
+            [
+                "Datum;Uhrzeit;" + ";".join(IDS),
+                *rows(";", "%d.%m.%Y;%H:%M"),
+            ],
+        ),
+        notes=("two columns",),
+    ),
+    "hours 1 to 24": Export(text("a.csv", hours("Hour")), notes=("Hours 1 to 24",)),
+    "epoch seconds": Export(
+        text(
+            "a.csv",
+            [
+                header(),
+                *(f"{int(t.timestamp())}{r}" for t, r in zip(TIMES, rows(",", ""), strict=True)),
+            ],
+        ),
+        zone=True,
+        notes=("seconds since 1970",),
+    ),
+    "epoch milliseconds": Export(
+        text(
+            "a.csv",
+            [
+                header(),
+                *(f"{int(t.timestamp())}000{r}" for t, r in zip(TIMES, rows(",", ""), strict=True)),
+            ],
+        ),
+        zone=True,
+        notes=("milliseconds since 1970",),
+    ),
+    "transposed": Export(text("a.csv", transposed()), notes=("it was turned",)),
+    "values and flags": Export(text("a.csv", flags()), notes=("V (20), N (4)",)),
+    "below a limit": Export(
+        text("a.csv", below_limit()[0]), cells=below_limit()[1], notes=("limit of detection",)
+    ),
+    "a folder of stations": Export(folder_of_stations, notes=("3 files",)),
+    "a zip archive": Export(archive, notes=("3 files",)),
+    "xlsx with a sheet of notes": Export(lambda folder: workbook(folder, ".xlsx")),
+    "ods with a sheet of notes": Export(lambda folder: workbook(folder, ".ods")),
+    "PurpleAir, history": Export(purpleair, ids=["1000", "1001", "1002"], zone=True),
+    "PurpleAir, a file a sensor": Export(
+        purpleair_folder,
+        ids=[f"{n} 2024-01-30 2024-01-31 60-Minute Average" for n in IDS],
+        zone=True,
+    ),
+    "OpenAQ": Export(text("a.csv", openaq()), ids=["4000", "4001", "4002"], zone=True),
+    "EEA, reported data": Export(text("a.csv", eea_old()), zone=True),
+    "EEA, Parquet": Export(eea_new, ids=[f"DE/SPO.{n}" for n in IDS], zone=True),
+    "EPA AQS": Export(text("a.csv", aqs()), ids=[f"06-001-{name[-4:]}" for name in IDS], zone=True),
+    "UBA": Export(
+        text("a.csv", uba()),
+        {"parameter": "PM₁₀"},
+        hint="parameter",
+        notes=("24:00", "below the table"),
+    ),
+}

@@ -1,0 +1,203 @@
+"""Files as agencies export them go in without editing, and no cell changes on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from exports import FILES, READINGS, TIMES, Export, jitter, text
+from flfl.errors import InputError
+from flfl.io.read import read_readings
+from flfl.io.write import write_result
+
+NEEDS = {".xlsx": "python_calamine", ".ods": "python_calamine"}
+
+
+def check(table, export: Export) -> None:
+    """The readings, the times and the texts are those that were written."""
+    assert list(table.sensor_ids) == export.ids
+    expected = np.array([[float(c or "nan") for c in cells] for cells in export.cells.values()]).T
+    np.testing.assert_array_equal(table.values.to_numpy(), expected)
+    index = table.values.index
+    assert (index.tz is not None) == export.zone
+    assert list(index.tz_localize(None)) == list(TIMES)
+    for word in export.notes:
+        assert word in " ".join(table.notes)
+
+
+def given(name: str, folder) -> tuple[Export, object]:
+    if "xlsx" in name or "ods" in name:
+        pytest.importorskip("python_calamine")
+        pytest.importorskip("openpyxl" if "xlsx" in name else "odf")
+    export = FILES[name]
+    return export, read_readings(export.write(folder), **export.options)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_export_is_read_as_it_comes(name: str, tmp_path) -> None:
+    export, table = given(name, tmp_path)
+    check(table, export)
+
+
+def test_most_need_no_option() -> None:
+    assert len(FILES) >= 38
+    assert sum(bool(export.options) for export in FILES.values()) <= 4
+
+
+@pytest.mark.parametrize("name", [name for name, export in FILES.items() if export.options])
+def test_the_message_names_the_option_that_settles_it(name: str, tmp_path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_readings(FILES[name].write(tmp_path))
+    assert FILES[name].hint in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
+    """Filled and written, read again: the same readings, the same texts, the gaps filled."""
+    export, table = given(name, tmp_path)
+    values = table.values.to_numpy()
+    if table.source.texts:
+        for i, cells in enumerate(export.cells.values()):
+            shown = table.source.texts[i].to_pylist()
+            known = [c for c in cells if c]
+            kept = [
+                str(s).replace(",", ".") for s, v in zip(shown, values[:, i], strict=True) if v == v
+            ]
+            plain = known if "with a sheet" not in name else [f"{float(c):g}" for c in known]
+            assert kept == plain
+    filled = np.where(np.isnan(values), 1.0, values)
+    target = tmp_path / "filled.csv"
+    write_result(target, None, table, filled)
+    again = read_readings(target)
+    np.testing.assert_array_equal(again.values.to_numpy(), filled)
+    assert list(again.sensor_ids) == list(table.sensor_ids)
+    assert list(again.values.index.tz_localize(None)) == list(TIMES)
+
+
+class TestNothingIsReadWrongInSilence:
+    def test_jitter_is_refused_and_a_step_settles_it(self, tmp_path) -> None:
+        path = text("jitter.csv", jitter())(tmp_path)
+        with pytest.raises(InputError, match="step=1h"):
+            read_readings(path)
+        table = read_readings(path, step="1h")
+        assert table.values.shape == (40, 3)
+        assert table.values.notna().all().all()
+        assert table.values.iloc[3].tolist() == [10.3, 11.3, 12.3]
+
+    def test_quantities_are_no_sensors(self, tmp_path) -> None:
+        lines = ["time,humidity,temperature,pm2.5,pm10", "2024-01-01,40,12,8,14"]
+        path = text("one.csv", [*lines, "2024-01-02,41,11,9,15"])(tmp_path)
+        with pytest.raises(InputError, match="quantities, not sensors"):
+            read_readings(path)
+        table = read_readings(path, parameter="pm10")
+        assert table.sensor_ids == ("one",)
+        assert table.values["one"].tolist() == [14, 15]
+
+    def test_a_mean_of_others_is_no_sensor_whatever_its_name(self, tmp_path) -> None:
+        export = FILES["mean column"]
+        path = export.write(tmp_path)
+        path.write_text(path.read_text().replace("Mean", "Zentrale"))
+        check(read_readings(path), export)
+
+    def test_a_number_that_counts_slots_is_no_epoch(self, tmp_path) -> None:
+        table = read_readings(text("n.csv", ["time,a", "1,5", "2,6"])(tmp_path))
+        assert table.values.index.tolist() == [1, 2]
+        path = FILES["epoch seconds"].write(tmp_path)
+        table = read_readings(path, time_unit="number")
+        assert table.values.index[0] == TIMES[0].timestamp()
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"), [("mean", [2.0, 5.0]), ("median", [1.5, 5.0]), ("last", [3.5, 5.0])]
+)
+def test_a_step_gathers_readings(how: str, wanted: list[float], tmp_path) -> None:
+    stamps = ["00:01:07", "00:29:50", "00:58:11", "02:15:00"]
+    lines = [f"2024-01-01 {s},{v}" for s, v in zip(stamps, (1.0, 1.5, 3.5, 5.0), strict=True)]
+    path = text("odd.csv", ["time,a", *lines])(tmp_path)
+    table = read_readings(path, step="1h", aggregate=how)
+    assert table.values["a"].tolist()[::2] == wanted
+    assert np.isnan(table.values["a"].iloc[1])
+    assert table.grid.name == "hourly"
+    assert "4 times were put into 3 slots" in " ".join(table.notes)
+
+
+def test_irregular_times_are_noticed(tmp_path) -> None:
+    lines = [f"2024-01-01 {h:02d}:{h * 7 % 60:02d},{h}" for h in range(10)]
+    table = read_readings(text("odd.csv", ["time,a", *lines])(tmp_path))
+    assert not table.grid.regular
+    assert "step=1h" in " ".join(table.notes)
+
+
+@pytest.mark.parametrize("step", ["soon", "0h", "-1h"])
+def test_steps_that_are_none(step: str, tmp_path) -> None:
+    with pytest.raises(InputError, match="no step"):
+        read_readings(FILES["plain wide"].write(tmp_path), step=step)
+
+
+def test_flags_that_mean_missing(tmp_path) -> None:
+    path = FILES["values and flags"].write(tmp_path)
+    path.write_text(path.read_text().replace("12.1,V", "12.1,S"))
+    table = read_readings(path, bad_flags=["s", "n"])
+    assert np.isnan(table.values.iloc[0, 0])
+    assert "readings flagged s, n are missing" in " ".join(table.notes)
+
+
+def test_half_of_the_limit(tmp_path) -> None:
+    path = FILES["below a limit"].write(tmp_path)
+    table = read_readings(path, censored="half")
+    assert table.values.iloc[0, 2] == 1.0
+    assert table.source.texts[2][0].as_py() == "<2.0"
+    assert table.ceiling is None
+    assert read_readings(path).ceiling[0, 2] == 2.0
+
+
+def test_a_reading_below_a_limit_is_never_filled_above_it(tmp_path) -> None:
+    from flfl import recover
+
+    t = np.arange(60)
+    frame = pd.DataFrame({"a": 5 + np.sin(t / 3), "b": 4 + np.cos(t / 3)})
+    lines = [f"{i},{a:.2f},{b:.2f}" for i, (a, b) in enumerate(frame.to_numpy())]
+    lines[20] = "20,<2.0,4.00"
+    table = read_readings(text("c.csv", ["time,a,b", *lines])(tmp_path))
+    result = recover(table, method="linear")
+    assert result.values.iloc[20, 0] <= 2.0
+    assert result.upper.iloc[20, 0] <= 2.0
+    free = recover(replace(table, ceiling=None), method="linear")
+    assert free.values.iloc[20, 0] > 2.0
+
+
+def test_files_of_a_folder_may_not_contradict_each_other(tmp_path) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        text(f"{name}.csv", ["time,x", f"2024-01-01,{value}", "2024-01-02,3"])(tmp_path)
+    with pytest.raises(InputError, match="differ from an earlier file"):
+        read_readings(tmp_path)
+    table = read_readings(tmp_path, duplicates="mean")
+    assert table.values["x"].tolist() == [1.5, 3]
+
+
+def test_a_format_may_be_forced(tmp_path) -> None:
+    with pytest.raises(InputError, match="not a download of eea"):
+        read_readings(FILES["plain wide"].write(tmp_path), format="eea")
+    path = FILES["OpenAQ"].write(tmp_path)
+    assert read_readings(path, format="openaq").sensor_ids == ("4000", "4001", "4002")
+
+
+def test_an_encoding_may_be_named(tmp_path) -> None:
+    path = text("k.csv", ["время,a", "2024-01-01,1", "2024-01-02,2"], "koi8-r")(tmp_path)
+    table = read_readings(path, encoding="koi8-r")
+    assert table.source.time_column == "время"
+    for encoding, words in (("utf-8", "not UTF-8"), ("martian", "no encoding")):
+        with pytest.raises(InputError, match=words):
+            read_readings(path, encoding=encoding)
+
+
+def test_a_sheet_may_be_named(tmp_path) -> None:
+    pytest.importorskip("python_calamine")
+    pytest.importorskip("openpyxl")
+    path = FILES["xlsx with a sheet of notes"].write(tmp_path)
+    assert read_readings(path, sheet="PM10").sensor_ids == tuple(READINGS)
+    with pytest.raises(InputError, match="the sheets are Info, PM10"):
+        read_readings(path, sheet="PM25")
