@@ -51,6 +51,8 @@ class Provenance:
     method, run_id : str
     limits : (float, float)
         Between which numbers a recovered value lies, also when it has been rounded.
+    methods : array or DataFrame, optional
+        What each filled cell comes from; None: from ``method``.
     observed : array, optional
         Which slots somebody in the network observed; None: as the table tells.
     """
@@ -59,6 +61,7 @@ class Provenance:
     method: str
     run_id: str
     limits: tuple[float, float] = (-np.inf, np.inf)
+    methods: NDArray[np.object_] | pd.DataFrame | None = None
     observed: NDArray[np.bool_] | None = None
 
 
@@ -137,7 +140,8 @@ def write_result(
         writers[filled_path] = _writer(filled_path, texts, long)
     if flags_path is not None:
         if provenance is not None:
-            said["method"] = np.where(np.isin(flags, FILLED), provenance.method, "").astype(object)
+            from_ = provenance.method if provenance.methods is None else provenance.methods
+            said["method"] = np.where(np.isin(flags, FILLED), from_, "").astype(object)
             said["reason"] = np.where(flags == "refused", np.asarray(provenance.reasons), "")
             said["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
         more = [LongColumn(name, "cell", cells) for name, cells in said.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -16,10 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from flfl.ensemble.recovery import METHODS
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.owners import Sites, partition, resolve_sensors
 from flfl.estimators.saved_model import Remembered
+from flfl.io.columns import listing
 from flfl.io.grid import Grid
 from flfl.io.read import from_frame, read_readings, with_time_index
 from flfl.io.sensors import Sensors, read_sensors
@@ -171,8 +173,13 @@ def recover(
     )
     owners = _sites(model, network, table)
     warning = caution(faults, table) if suspicious == "keep" else ""
+    came = _origins(model, method, flags)
     shared = model.traffic_.numbers > 0 and len(set(owners) - {""}) > 1
     notes = [*table.notes, *network.notes, *rules.notes(table), *fault_notes(faults, suspicious)]
+    if shared and (unused := _unused(came, owners)):
+        notes.append(
+            f"the network's curve is not used for {listing(unused)}: held-out readings show no gain"
+        )
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")
     if self_test and not test.overall:
@@ -185,15 +192,24 @@ def recover(
     rows = slice(None) if order is None else order
     frames = [
         pd.DataFrame(cells[rows], index, columns)
-        for cells in (values, flags, reasons, lower, upper, values if shown is None else shown)
+        for cells in (
+            values,
+            flags,
+            reasons,
+            came,
+            lower,
+            upper,
+            values if shown is None else shown,
+        )
     ]
     added = getattr(model, "added_error_", np.full(len(columns), np.nan))
     return Recovery(
         values=frames[0],
         flags=frames[1],
         reasons=frames[2],
-        lower=frames[3],
-        upper=frames[4],
+        methods=frames[3],
+        lower=frames[4],
+        upper=frames[5],
         scores=test.overall,
         by_gap_length=test.by_gap_length,
         by_sensor=test.by_sensor,
@@ -211,7 +227,7 @@ def recover(
         sensors=network,
         unit=table.unit,
         remembered=remembered,
-        published=None if shown is None else frames[5],
+        published=None if shown is None else frames[6],
         secure=bool(getattr(model, "secure_", False)),
         notes=tuple(notes),
     )
@@ -228,6 +244,24 @@ def _fit(
 ) -> BaseRecoverer:
     model = find(method).create(seed=seed, **options)
     return model.fit(values, sensors=network, grid=grid, **hooks)
+
+
+def _origins(model: BaseRecoverer, method: str, flags: NDArray[np.object_]) -> NDArray[np.object_]:
+    """What each filled cell comes from, empty elsewhere."""
+    filled, came = np.isin(flags, FILLED), np.full(flags.shape, method, dtype=object)
+    if hasattr(model, "method_"):
+        came = np.array(METHODS, dtype=object)[np.nan_to_num(model.method_).astype(int)]
+    return np.where(filled, came, "")
+
+
+def _unused(came: NDArray[np.object_], owners: Sequence[str]) -> list[str]:
+    """Owners with gaps, of which none is filled by the network."""
+    found = []
+    for owner in dict.fromkeys(name for name in owners if name):
+        own = came[:, np.array(owners) == owner]
+        if (own != "").any() and not (own == "network").any():
+            found.append(owner)
+    return found
 
 
 def _published(run: Remembered, table: Table) -> Array | None:

@@ -50,6 +50,10 @@ class Recovery:
         Time x sensor: observed values as they were, recovered ones filled in, refused NaN; whether
         each is ``observed``, ``recovered``, ``refused`` or, in a slot that nobody observed,
         ``extrapolated``; why it was refused.
+    methods : DataFrame
+        What each filled value mostly comes from: ``network``, ``site`` (the owner's own sensors) or
+        ``interpolation``, whichever its owner's held-out readings favour; for a method other than
+        ``flfl`` its name. Empty where nothing was filled.
     lower, upper : DataFrame
         Interval of each recovered value (the value where observed, NaN where refused).
     scores, by_gap_length, by_sensor, verdict
@@ -74,6 +78,7 @@ class Recovery:
     values: pd.DataFrame
     flags: pd.DataFrame
     reasons: pd.DataFrame
+    methods: pd.DataFrame
     lower: pd.DataFrame
     upper: pd.DataFrame
     scores: Mapping[str, Mapping[str, float]]
@@ -100,7 +105,7 @@ class Recovery:
     @property
     def provenance(self) -> Provenance:
         """What a file says of every cell besides its value and its interval."""
-        return Provenance(self.reasons, self.method, self.run_id, self.rules.bounds)
+        return Provenance(self.reasons, self.method, self.run_id, self.rules.bounds, self.methods)
 
     @property
     def treatment(self) -> str:
@@ -144,6 +149,7 @@ class Recovery:
             "sites": len(set(self.sites) - {""}),
             **{flag: int((cells == flag).sum()) for flag in FLAGS},
             "refusals": count_reasons(self.reasons.to_numpy()),
+            "methods": count_reasons(self.methods.to_numpy()),
             "suspicious": [one.as_dict() for one in self.suspicious],
             "rounds": self.traffic.rounds,
             "exchanges": dict(self.traffic.exchanges),
@@ -176,7 +182,9 @@ class Recovery:
         # In the order of time, as the table has its rows.
         back = slice(None) if order is None else np.argsort(order)
         values, lower, upper = (x.iloc[back] for x in (self.values, self.lower, self.upper))
-        about = replace(self.provenance, reasons=self.reasons.iloc[back])
+        about = replace(
+            self.provenance, reasons=self.reasons.iloc[back], methods=self.methods.iloc[back]
+        )
         write_result(path, flags, self.table, values, lower, upper, about, self.sensors)
 
     def to_html(self, path: str | Path, title: str = "") -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl.config import OutSettings, ReadingSettings
-from flfl.ensemble.recovery import Recovered
+from flfl.ensemble.recovery import METHODS, Recovered
 from flfl.errors import InputError
 from flfl.io.files import PARQUET_SUFFIXES, SHEET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.io.grid import unseen
@@ -166,5 +166,7 @@ def write_tables(
     filled = ~known & ~np.isnan(values)
     lower = np.where(filled, np.minimum(lower, estimate), values)
     upper = np.where(filled, np.maximum(upper, estimate), values)
-    about = Provenance(np.where(known, "", reasons), "flfl", run, observed=away == 0)
+    came = np.array(METHODS, dtype=object)[np.nan_to_num(whole(result.method)).astype(int)]
+    reasons = np.where(known, "", reasons)
+    about = Provenance(reasons, "flfl", run, methods=came, observed=away == 0)
     write_result(out.file, out.flags, table, values, lower, upper, about)
