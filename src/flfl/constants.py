@@ -65,6 +65,8 @@ PUBLISHED_DIGITS = 6
 
 # --- shared model (model) -------------------------------------------------------------------------
 
+LARGEST_FACTOR = 1e6
+"""Factors, in units of the network's scale, and dynamics beyond which a release is nonsense."""
 SLOTS_A_FACTOR = 20
 """Slots that the network needs for each factor: with 10 short tables gain less (california)."""
 HARMONICS = 6

@@ -300,8 +300,8 @@ def finish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
 def _fit(
     out: Outgoing, state: Released | Fitted, network: Network, code: str
 ) -> tuple[State, Answer]:
-    """Loadings of this site's sensors, from its copies and the public posterior; numbers that leave
-    nothing to be computed are refused with the code."""
+    """Loadings of this site's sensors, from its copies and the public posterior: none where they
+    would be no sensible numbers. What leaves nothing to be computed is refused with the code."""
     run, offsets = state.run, state.offsets
     rows, there, C = _own_copies(out, run, network, offsets)
     J, sigma2 = there.astype(float), network.sigma2_of(rows)
@@ -312,7 +312,9 @@ def _fit(
             P, r = loadings.rounded(P, r, J, sigma2, post)
     except np.linalg.LinAlgError:
         raise Refusal(code) from None
-    _need(schema.loadings_fit(P, r), code)
+    if not schema.loadings_fit(P, r):
+        # Somebody's part of the sums is nonsense: they tell nothing of these sensors.
+        P, r = np.zeros_like(P), np.ones_like(r)
     return Fitted(run, state.seen, learned, offsets, P, r), {"P": P, "r": r}
 
 

@@ -78,8 +78,12 @@ def finish_at_home(
     if network is not None and network.numbers.any():
         shared = _frame(table, held, (network.transform, network.season), network.scale)
         Y = shared.units.centred(table.raw, table.known)
-        said, guess = _shared(table, network, own, Y)
-        shared = replace(shared, shared=said, guess=guess)
+        try:
+            with np.errstate(all="ignore"):
+                said, guess = _shared(table, network, own, Y)
+            shared = replace(shared, shared=said, guess=guess) if said.information.any() else None
+        except np.linalg.LinAlgError:  # somebody's part of the sums is nonsense
+            shared = None
     return recover(home, alone, shared, effort.seed)
 
 

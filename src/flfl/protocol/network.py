@@ -360,12 +360,30 @@ class Inferred:
 
 
 def infer(network: Network) -> Inferred:
-    """The factors given the release, and the dynamics that they suggest."""
+    """The factors given the release, and the dynamics that they suggest.
+
+    Sums of which nothing can be computed say nothing: somebody's part of them is nonsense.
+    Everybody comes to the same conclusion.
+    """
     k = network.P.shape[1]
     information, vector = np.empty((network.n_slots, k, k)), np.empty((network.n_slots, k))
-    for at in blocks(network.n_slots):
-        made = loadings.information(*network.design(at), network.z[at], network.numbers[at])
-        information[at], vector[at] = made
+    try:
+        with np.errstate(all="ignore"):
+            for at in blocks(network.n_slots):
+                made = loadings.information(*network.design(at), network.z[at], network.numbers[at])
+                information[at], vector[at] = made
+            found = _smoothed(network, information, vector)
+        parts = found.post.mean, found.dynamics.A, found.dynamics.S
+        sensible = all((np.abs(part) < constants.LARGEST_FACTOR).all() for part in parts)
+    except np.linalg.LinAlgError:
+        sensible = False
+    if sensible:
+        return found
+    nothing = smooth(np.zeros_like(information), np.zeros_like(vector), network.dynamics)
+    return Inferred(network, 0 * nothing.cov, 0 * nothing.mean, nothing, network.dynamics)
+
+
+def _smoothed(network: Network, information: Array, vector: Array) -> Inferred:
     dynamics = network.dynamics
     for _ in range(constants.SHORT_PASSES if network.n_slots < constants.SHORT_SLOTS else 1):
         post = smooth(information, vector, dynamics)
