@@ -156,6 +156,9 @@ def named(outputs: Outputs) -> dict[str, str | None]:
     return {name: None if path is None else str(path) for name, path in outputs.items()}
 
 
+_ORIGINS = {"network": "the network", "site": "the owner's own sensors"}
+
+
 def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str = "") -> None:
     """Say what was done, and where it is. With a title, also what each owner gained."""
     summary = result.summary()
@@ -172,6 +175,11 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
         f" {summary['recovered']} recovered, {summary['refused']} refused"
         + (f", {summary['extrapolated']} extrapolated" if summary["extrapolated"] else "")
     )
+    if len(summary["methods"]) > 1 or set(summary["methods"]) - {result.method}:
+        came = ", ".join(
+            f"{n} from {_ORIGINS.get(name, name)}" for name, n in summary["methods"].items()
+        )
+        click.echo(f"Filled: {came}")
     if summary["refusals"]:
         why = ", ".join(f"{reason} ({n})" for reason, n in summary["refusals"].items())
         click.echo(f"Refused and left empty: {why}")
