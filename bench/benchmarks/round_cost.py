@@ -1,7 +1,8 @@
 """What one synchronous round of the paper's method costs over its bare arithmetic.
 
 Bare: ``E = J * (Y - P Q^T)`` and the two products ``E Q``, ``E^T P``. A round: the whole thing
-with sites, encoded messages, fixed-point sums and both smoothness terms. Both are timed in this
+with sites, encoded messages, fixed-point sums and both smoothness terms, in every third the
+sensors' Newton steps as well (the median leaves those out). Both are timed in this
 process, turn by turn, and the ratio of medians is printed.
 
     python bench/benchmarks/round_cost.py
@@ -17,8 +18,10 @@ from threadpoolctl import threadpool_limits
 
 from flfl.estimators.owners import partition
 from flfl.io.sensors import Sensors
-from flfl.paper.federation import PROTOCOL, PaperPlan, PaperSite, coordinate
+from flfl.paper.federation import PROTOCOL, PaperPlan, Setting, coordinate
 from flfl.paper.graph import region_laplacian
+from flfl.paper.objective import Weights
+from flfl.paper.site import PaperSite, Readings
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 
@@ -28,18 +31,18 @@ def build(M: int, N: int, k: int, rate: float, rounds: int) -> tuple[Coordinator
     places = rng.random((M, 2))
     ids = tuple(f"s{i}" for i in range(M))
     groups = partition(Sensors(ids, places, "metric"))
-    plan = PaperPlan(rank=k, rounds=rounds, check_every=10**9, schedule="synchronous")
-    sizes = {"slots": N, "rank": k}
+    plan = PaperPlan((Setting(k, Weights(1e-3, 0.1, 0.03)),), rounds, check_every=10**9)
+    sizes = {"slots": N}
     sites = []
     for name, home in groups.members.items():
         label = int(groups.regions[home[0]])
         L = region_laplacian(places[home], "metric", 3, size=len(home))
         Z = np.sin(np.arange(N) / 20) + 0.3 * rng.standard_normal((len(home), N))
         known = rng.random(Z.shape) < rate
-        labels = groups.regions[home].tolist()
-        program = PaperSite([ids[i] for i in home], home, Z, known, labels, {label: L}, plan, 0)
-        sites.append(Site(name, program, PROTOCOL))
-    program = coordinate(plan, N, 0, Traffic())
+        labels, own = groups.regions[home], tuple(ids[i] for i in home)
+        readings = Readings(own, home, Z, known, labels, {label: L}, 0)
+        sites.append(Site(name, PaperSite(readings, plan), PROTOCOL))
+    program = coordinate(plan, sizes, 0, Traffic())
     return Coordinator(program, PROTOCOL, list(groups.members), sizes), sites
 
 

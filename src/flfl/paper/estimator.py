@@ -66,7 +66,7 @@ class PaperFLFL(BaseRecoverer):
     Parameters
     ----------
     rank : int, optional
-        Latent factors (k), up to the number of sensors.
+        Latent factors (k), up to the number of sensors; at most 70 where it is chosen.
     ridge, spatial_weight, temporal_weight : float, optional
         lambda, z1, z2. What is not given here, rank included, is chosen: the synchronous schedule
         tries seven settings on entries cut from the training entries.
@@ -82,7 +82,7 @@ class PaperFLFL(BaseRecoverer):
         Step, relative to the inverse curvature of a balanced start (prompt).
     rounds : int, optional
         Rounds at most: 400, or 600 of the schedule ``prompt``.
-    n_neighbors, symmetrize : int, {"none", "mean", "max"}, optional
+    n_neighbors, symmetrize : int, {"none", "mean"}, optional
         Neighbours of a sensor in its region's graph (Top_k), and what is done to that graph, which
         need not be symmetric as printed: 8 and ``mean``, or 3 and ``none`` (prompt).
     n_regions : int, optional
@@ -189,18 +189,17 @@ class PaperFLFL(BaseRecoverer):
         if schedule == "prompt":
             grid = [(constants.PAPER_RANK, constants.PAPER_WEIGHTS)]
         own = (self.ridge, self.spatial_weight, self.temporal_weight)
+        limit = min(most, constants.PAPER_MOST_FACTORS)
         found = []
-        for rank, usual in grid:
+        for factors, usual in grid:
             weights = (u if g is None else g for g, u in zip(own, usual, strict=True))
-            found.append(Setting(self.rank or min(max(rank, 1), most), Weights(*weights)))
+            rank = self.rank or min(max(factors, 1), limit)
+            found.append(Setting(rank, Weights(*weights)))
         return tuple(dict.fromkeys(found))
 
     def _readings(self, Z: Array, home: Any, sensors: Sensors, schedule: Schedule) -> Readings:
-        regions, places, usual = (
-            self.partition_.regions[home],
-            sensors.coordinates,
-            _USUAL[schedule],
-        )
+        regions, usual = self.partition_.regions[home], _USUAL[schedule]
+        places = sensors.coordinates
         laplacians = {
             int(label): region_laplacian(
                 None if places is None else places[home[regions == label]],

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flfl.io.columns import CoordinateKind
 
 Array = NDArray[np.float64]
-Symmetrize = Literal["none", "mean", "max"]
+Symmetrize = Literal["none", "mean"]
 
 CLOSEST_SHARE = 1e-3
 """Closer than this share of the median distance counts as this far: weights stay finite."""
@@ -41,9 +41,8 @@ def neighbor_weights(
 ) -> Array:
     """Weights ``1/d^2`` to each sensor's nearest neighbours (the paper's ``Top_k``).
 
-    The printed graph need not be symmetric; ``symmetrize``: ``"none"`` keeps it, ``"mean"`` uses
-    ``(W + W^T)/2``, ``"max"`` keeps an edge that either end lists. Weights are divided by the
-    region's mean degree, so that the spatial weight ``z1`` has no unit.
+    The printed graph need not be symmetric; ``symmetrize="mean"`` takes ``(W + W^T)/2``. Weights
+    are divided by the region's mean degree, so that the spatial weight ``z1`` has no unit.
 
     Distances and weights are (C, C), of the C sensors of one region.
 
@@ -67,8 +66,6 @@ def neighbor_weights(
     W[rows, columns] = 1.0 / np.maximum(distances[rows, columns], closest) ** 2
     if symmetrize == "mean":
         W = (W + W.T) / 2
-    elif symmetrize == "max":
-        W = np.maximum(W, W.T)
     return W / W.sum(axis=1).mean()
 
 
