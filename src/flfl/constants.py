@@ -229,7 +229,7 @@ PAPER_FULL_WEIGHTS = (
 PAPER_THIN_RANK, PAPER_THIN_WEIGHTS = 0.8, ((0.01, 0.003, 0.01), (0.006, 0.003, 0.005))
 """Weights that are tried with so many factors for each reading of a slot."""
 PAPER_MOST_FACTORS = 70
-"""Factors at most where nobody asks for more: a Newton step costs their square, for each reading."""
+"""Factors at most where nobody asks for more: a Newton step costs their square a reading."""
 PAPER_LEARNING_RATE = 0.4
 """As printed: step, relative to the inverse curvature of a balanced start."""
 PAPER_MOMENTUM = 0.95

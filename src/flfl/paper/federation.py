@@ -174,7 +174,7 @@ class Motion:
         >>> for _ in range(3):
         ...     motion = motion.step(motion.ahead, 0.5, 0.95)
         >>> motion.Q.round(3).tolist(), motion.ahead.round(3).tolist()
-        ([0.359], [0.077])
+        ([0.359], [0.081])
         """
         Q = self.ahead - eta * grad
         forward = Q - self.Q

@@ -143,19 +143,14 @@ def _exact_terms(
 def _whole_terms(
     data: Observed, own: Observed, P: Array, Q: Array, L: Array, weights: Weights, rows: slice
 ) -> tuple[Array, Array]:
-    """The fit on known entries, and the smoothness of every sensor at every slot."""
-    A, p = own.residual(P[rows], Q), P[rows]
-    grad_P, grad_Q = -2 * (A @ Q), -2 * (A.T @ p)
-    # Both smoothness terms need k x k products only, never a matrix of sensors x slots.
+    """``2 E Q`` and ``2 E^T P``, ``E = J (X - Y) + z1 L^T L X + z2 X D D^T`` with ``X = P Q^T``."""
+    X = P[rows] @ Q.T
+    E = own.J * (X - own.Y)
     if weights.spatial and L.any():
-        pull = 2 * weights.spatial * (L.T @ (L @ P))[rows]
-        grad_P += pull @ (Q.T @ Q)
-        grad_Q += Q @ (pull.T @ p)
+        E += (weights.spatial * (L.T @ (L @ P))[rows]) @ Q.T
     if weights.temporal:
-        bends = 2 * weights.temporal * path_laplacian(Q)
-        grad_P += p @ (bends.T @ Q)
-        grad_Q += bends @ (p.T @ p)
-    return grad_P, grad_Q
+        E += weights.temporal * path_laplacian(X.T).T
+    return E @ (2 * Q), E.T @ (2 * P[rows])
 
 
 RULES: Mapping[Rule, Callable[..., tuple[Array, Array]]]
