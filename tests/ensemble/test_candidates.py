@@ -31,7 +31,7 @@ def network(common):
 
 def curves(Y, J, shared):
     """The network followed and finished, for parameters that stay as they are."""
-    start = shared.P, Joint((np.arange(len(Y)),), (dynamics_of(len(Y)),))
+    start = shared.P @ shared.posterior.mean.T, Joint((np.arange(len(Y)),), (dynamics_of(len(Y)),))
     followed, _ = personal.follow(Y, J, shared, start)
     return followed, personal.finish(Y, J, shared, steps=1)[0]
 

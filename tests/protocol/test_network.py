@@ -276,12 +276,12 @@ def test_another_scale_is_another_posterior():
 
 def test_a_slot_whose_sums_do_not_fit_is_seen():
     network = federation(n=300).carry().network
-    ratio, middle = network.inferred.quality
+    ratio, middle = network.quality
     assert 0.3 < middle < 2
     z = network.z.copy()
     z[50] *= -20
     spoilt = replace(network, z=z)
-    worse, _ = spoilt.inferred.quality
+    worse, _ = spoilt.quality
     assert worse[50] > 10 * ratio.max()
 
 

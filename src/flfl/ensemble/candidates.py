@@ -102,17 +102,17 @@ def candidates(
     near = neighbours(own, J)
     kriged, kriged_var = krige(near, *fit_kernel(own, J))
     joint, of_rest = dynamics or (None, None)
-    site, joint = fit_joint(own, J, joint)
+    site, joint = fit_joint(own, J, joint, pull=False)
     if network is None:  # the factors are nothing, and leave everything to the sensors
         plain, rest = Curve.constant(np.zeros_like(own), kriged_var), site
         curve, of_rest = fit_joint(own, J, of_rest, diagonal=True)
     else:
         curve, plain = network
-        rest, of_rest = fit_joint(np.where(J, Y - plain.mean, 0.0), J, of_rest)
+        rest, of_rest = fit_joint(np.where(J, Y - plain.mean, 0.0), J, of_rest, pull=False)
     without, pull = curve.loo, curve.mean - curve.loo
-    residual = neighbours(np.where(J, Y - curve.mean, 0.0), J)
+    residual = neighbours(np.where(J, Y - curve.mean, 0.0), J, like=near)
     near_residual = without_pull(residual, pull, curve.fall)
-    left = neighbours(np.where(J, own - site.mean, 0.0), J)
+    left = neighbours(np.where(J, own - site.mean, 0.0), J, like=near)
     values = [
         interpolate_linear(near),
         interpolate_pchip(near),

@@ -30,10 +30,11 @@ class Neighbours:
     distance: Array
 
 
-def neighbours(R: Array, J: Mask, depth: int = 2) -> Neighbours:
+def neighbours(R: Array, J: Mask, depth: int = 2, like: Neighbours | None = None) -> Neighbours:
     """Find the nearest known readings around every slot, itself excluded.
 
-    R (M, N) holds the values, anything where unknown; J (M, N) where they are known.
+    R (M, N) holds the values, anything where unknown; J (M, N) where they are known. ``like`` are
+    those of other values at the same slots: distances are shared.
 
     Examples
     --------
@@ -52,13 +53,15 @@ def neighbours(R: Array, J: Mask, depth: int = 2) -> Neighbours:
     before, after = first[:-1, None] + count - J - 1, first[:-1, None] + count
     values = R[rows, slots] if len(rows) else np.zeros(1)
     slots = slots if len(rows) else np.zeros(1, int)
-    value, distance = np.zeros((2, depth, M, N)), np.full((2, depth, M, N), np.inf)
+    value = np.zeros((2, depth, M, N))
+    distance = np.full((2, depth, M, N), np.inf) if like is None else like.distance
     for d in range(depth):
         for side, at in enumerate((before - d, after + d)):
             exists = (at >= first[:-1, None]) & (at < first[1:, None])
             at = np.where(exists, at, 0)
             value[side, d] = np.where(exists, values[at], 0.0)
-            distance[side, d] = np.where(exists, np.abs(np.arange(N) - slots[at]), np.inf)
+            if like is None:
+                distance[side, d] = np.where(exists, np.abs(np.arange(N) - slots[at]), np.inf)
     return Neighbours(value, distance)
 
 

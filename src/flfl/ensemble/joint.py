@@ -46,13 +46,13 @@ class Curve:
 
 
 def fit_joint(
-    R: Array, J: Mask, joint: Joint | None = None, *, diagonal: bool = False
+    R: Array, J: Mask, joint: Joint | None = None, *, diagonal: bool = False, pull: bool = True
 ) -> tuple[Curve, Joint]:
     """Curves of some sensors (m, N) from each other's past and future, and the model.
 
     ``R`` (m, N) is centred, with any value where it is not known (J). With ``joint``, learned
     before, it is one smoothing pass. ``diagonal``: a sensor's past tells of itself alone, which
-    takes fewer readings to learn.
+    takes fewer readings to learn. Without ``pull`` nothing is told of how a pull falls off.
     """
     (m, N), scale = R.shape, _scale(R, J)
     Z = np.where(J, R, 0.0) / scale
@@ -70,7 +70,8 @@ def fit_joint(
     for rows, (_, part) in zip(groups, made, strict=True):
         cross[rows] = part
     mean, loo, loo_var, var = found
-    return Curve(mean, loo, loo_var, falls(var, cross)), Joint(groups, tuple(d for d, _ in made))
+    fall = falls(var, cross) if pull else np.empty((m, N, 0), np.float32)
+    return Curve(mean, loo, loo_var, fall), Joint(groups, tuple(d for d, _ in made))
 
 
 def _scale(R: Array, J: Mask) -> float:

@@ -12,7 +12,6 @@ with ``p`` and ``c`` fitted by a few steps of expectation maximisation: best far
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Shared:
     P: Array
     r: Array
 
-    @cached_property
+    @property
     def posterior(self) -> Posterior:
         """The factors given the network alone."""
         return smooth(self.information, self.vector, self.dynamics)
@@ -60,7 +59,8 @@ def follow(
     """The network's curves, with a joint model of what they leave open of the clean readings.
 
     Y and J (m, N) are clean readings in the network's units, and where they are used. Loadings on
-    clean readings and the joint model are learned, or those of ``start`` used again.
+    clean readings and the joint model are learned, or the network's curves and the model of
+    ``start`` used again.
 
     Examples
     --------
@@ -73,20 +73,18 @@ def follow(
     >>> bool(np.abs(follow(Y, J, quiet)[0].mean - Y)[~J].max() < 0.3)
     True
     """
-    post = shared.posterior
-    P, joint = start or (_regress(Y, J, shared), None)
-    network = P @ post.mean.T
+    network, joint = start or (_regress(Y, J, shared), None)
     rest, joint = fit_joint(np.where(J, Y - network, 0.0), J, joint, diagonal=True)
-    return Curve(network + rest.mean, network + rest.loo, rest.loo_var, rest.fall), (P, joint)
+    return Curve(network + rest.mean, network + rest.loo, rest.loo_var, rest.fall), (network, joint)
 
 
 def _regress(Y: Array, J: Mask, shared: Shared) -> Array:
-    """Loadings of the clean readings on what the network says."""
-    J_, clean = J.astype(float), np.zeros(Y.shape)
+    """What the network says of each sensor (m, N), with loadings of the clean readings."""
+    J_, clean, post = J.astype(float), np.zeros(Y.shape), shared.posterior
     P, r = shared.P, np.maximum(shared.r, 1e-6)
     for _ in range(constants.FOLLOW_STEPS):
-        P, r = loadings.fit_loadings(J_ * Y, J_, clean, shared.posterior, r)
-    return P
+        P, r = loadings.fit_loadings(J_ * Y, J_, clean, post, r)
+    return np.asarray(P @ post.mean.T)
 
 
 def finish(

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from flfl.constants import LARGEST_RADIUS, LEAST_SITE_NOISE
-from flfl.model import Array, Index, Mask
-from flfl.model.state_space import stationary, symmetric
+from flfl.model import Array, Index, Mask, state_space
+from flfl.model.state_space import second_moments, smooth_whole, stationary, symmetric
 
+_FEW = 3
+"""Sensors up to which the loop over slots costs more than the matrices."""
 _ROOM = 10_000_000
 """Numbers that a table of matrices may hold at a time, so that many sensors fit in memory."""
 
@@ -112,6 +114,8 @@ def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int =
     """
     (M, N), weight = Y.shape, np.where(J, 1.0 / dyn.r[:, None], 0.0)
     vector = weight * np.where(J, Y, 0.0)
+    if M <= _FEW:
+        return _smooth_few(weight.T, vector.T, dyn)
     count = max(1, round(N / chunk))
     core = -(-N // count)
     pad = overlap if count > 1 else 0
@@ -124,6 +128,16 @@ def smooth(Y: Array, J: Mask, dyn: Dynamics, *, chunk: int = 256, overlap: int =
         F_inv, G, f = _forward(weight.T, vector.T, dyn, some)
         moments += _backward(F_inv, G, f, some, pad, found)
     return Smoothed(*found.mT, *moments)
+
+
+def _smooth_few(weight: Array, vector: Array, dyn: Dynamics) -> Smoothed:
+    """:func:`smooth` for few sensors: cyclic reduction is exact, and its loop shorter."""
+    I = np.zeros((*weight.shape, weight.shape[1]))  # noqa: E741
+    d = np.arange(weight.shape[1])
+    I[:, d, d] = weight
+    x, V, C = smooth_whole(I, vector, state_space.Dynamics(dyn.A, dyn.S))
+    cross = np.concatenate([C[:, d, d], np.zeros((1, len(d)))])
+    return Smoothed(x.T, V[:, d, d].T, cross.T, *second_moments(x, V, C))
 
 
 def _forward(weight: Array, vector: Array, dyn: Dynamics, slots: Index) -> tuple[Array, ...]:

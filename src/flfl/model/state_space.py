@@ -84,19 +84,25 @@ def smooth(information: Array, vector: Array, dynamics: Dynamics) -> Posterior:
     edges = [n * N // count for n in range(count + 1)]
     for start, stop in pairwise(edges):
         first, last = max(start - _OVERLAP, 0), min(stop + _OVERLAP, N)
-        x, V, C = _smooth_piece(information[first:last], vector[first:last], dynamics)
+        x, V, C = smooth_whole(information[first:last], vector[first:last], dynamics)
         own, pairs = slice(start - first, stop - first), slice(start - first, stop - first + 1)
         mean[start:stop], cov[start:stop] = x[own], V[own]
         x, V, C = x[pairs], V[pairs], C[own]
-        moments += np.stack([V[1:].sum(0), C.sum(0).T, V[:-1].sum(0)])
-        moments += np.stack([x[1:].T @ x[1:], x[1:].T @ x[:-1], x[:-1].T @ x[:-1]])
+        moments += second_moments(x, V, C)
     return Posterior(mean, cov, moments)
 
 
-def _smooth_piece(
+def second_moments(x: Array, V: Array, C: Array) -> Array:
+    """``Posterior.moments`` of a path with means x, covariances V, and C of neighbouring slots."""
+    spread = np.stack([V[1:].sum(0), C.sum(0).T, V[:-1].sum(0)])
+    return spread + np.stack([x[1:].T @ x[1:], x[1:].T @ x[:-1], x[:-1].T @ x[:-1]])
+
+
+def smooth_whole(
     information: Array, vector: Array, dynamics: Dynamics
 ) -> tuple[Array, Array, Array]:
-    """Mean, covariances and those of neighbouring slots, from the stationary prior on."""
+    """Means (N, k), covariances (N, k, k) and those of neighbouring slots (N - 1, k, k), exactly
+    and all at once."""
     A, S = dynamics.A, dynamics.S
     S_inv = symmetric(np.linalg.inv(S))
     D = information + S_inv

@@ -372,7 +372,7 @@ def bound(out: Outgoing, state: State) -> Array | None:
     try:
         with np.errstate(all="ignore"):
             found = network.inferred
-            total = loadings.left_open(C, there, state.P, own, found.solved.W, found.post)
+            total = loadings.left_open(C, there, state.P, own, network.solved.W, found.post)
     except np.linalg.LinAlgError:
         return None  # nothing can be said, so nothing is lowered
     n = there.sum(axis=1)

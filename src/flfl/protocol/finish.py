@@ -127,21 +127,23 @@ def _shared(
     J = table.known
     r = np.maximum(0.5 * (Y**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1), 1e-6)
     found, P = network.inferred, np.zeros((len(Y), network.P.shape[1]))
-    ratio, middle = found.quality
-    information, vector = found.information, found.vector
-    if own is not None:
+    ratio, middle = network.quality
+    if own is None:
+        information, vector = found.information.copy(), found.vector.copy()
+    else:
         copies, n = own.copies[:, : network.n_slots], network.n_slots
         offset = (own.offsets @ season_rows(table.positions, network.season))[:, :n]
         there = network.known[own.rows] & np.isfinite(copies)
         C = np.where(there, (copies - offset) / network.scale, 0.0)
-        information, vector = found.without(Own(own.rows, C, there))
+        information, vector = network.without(Own(own.rows, C, there))
         P = network.P[own.rows]
         noisy = network.r[own.rows] + network.sigma2_of(own.rows).max(axis=1)
         clean = np.maximum(network.r[own.rows], CLEAN_SHARE * noisy)
         r = np.where(network.known[own.rows].any(axis=1), clean, r)
     good = (ratio < BAD_SLOT) & (middle < WORST_FIT)
-    observed = np.where(good[:, None, None], information, 0.0), np.where(good[:, None], vector, 0.0)
-    return personal.Shared(*observed, network.dynamics, P, r), P @ found.post.mean.T
+    information[~good], vector[~good] = 0.0, 0.0
+    shared = personal.Shared(information, vector, network.dynamics, P, r)
+    return shared, P @ found.post.mean.T
 
 
 def published(network: Network, post: Posterior, ids: Sequence[str], copies: Array) -> Array:

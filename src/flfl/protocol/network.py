@@ -42,6 +42,37 @@ class Facts:
     known: Mask  # (m, L) where there are copies
 
 
+_BLOCK = 512
+"""Slots whose designs are in memory at a time."""
+
+
+def blocks(n_slots: int) -> Iterator[slice]:
+    """All slots, some at a time."""
+    for start in range(0, n_slots, _BLOCK):
+        yield slice(start, min(start + _BLOCK, n_slots))
+
+
+@dataclass(frozen=True)
+class Own:
+    """Some sensors' part of a release: rows (m,), copies in the network's units (m, N), zero where
+    there is none, and where they are in it (m, N)."""
+
+    rows: Index
+    copies: Array
+    there: Mask
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The factors given the release of a network, and the dynamics that they suggest;
+    ``information`` (N, k, k) and ``vector`` (N, k) are what the release tells of the factors."""
+
+    information: Array
+    vector: Array
+    post: Posterior
+    dynamics: Dynamics
+
+
 @dataclass(frozen=True)
 class Network:
     """All that is public: M sensors of all sites, N slots in stretches, each released at once."""
@@ -149,6 +180,49 @@ class Network:
     def learned(self) -> Network:
         """The same with the dynamics that its factors suggest."""
         return replace(self, dynamics=self.inferred.dynamics)
+
+    @cached_property
+    def solved(self) -> loadings.Solved:
+        """The release with its noise taken out."""
+        return loadings.solved(self._designs(), self.weights[:, None] * self.phi)
+
+    @cached_property
+    def quality(self) -> tuple[Array, float]:
+        """How well the release fits: chi^2 of each slot over its numbers (N,), 1 without numbers,
+        and the median. The residual ``z - F m`` has the covariance ``R - F V F'`` given all the
+        data."""
+        post, designs = self.inferred.post, zip(blocks(self.n_slots), self._designs(), strict=True)
+        square = np.concatenate(
+            [loadings.misfit(F, R, z, post.mean[at], post.cov[at]) for at, (F, R, z, _) in designs]
+        )
+        seen = self.numbers > 0
+        ratio = np.where(seen, square / np.maximum(self.numbers, 1), 1.0)
+        return ratio, float(np.median(ratio[seen])) if seen.any() else 1.0
+
+    def _designs(self) -> Iterator[loadings.Design]:
+        for at in blocks(self.n_slots):
+            numbers = self.numbers[at]
+            yield *loadings.used(*self.design(at), numbers), self.z[at], numbers
+
+    def without(self, own: Own) -> tuple[Array, Array]:
+        """What the release tells of the factors without some sensors: information and vector.
+
+        The part of a lone sensor is a correction of rank one, where there are many numbers.
+        """
+        weights, phi = self.weights[own.rows], self.phi[own.rows]
+        if len(own.rows) == 1 and phi.shape[1] >= constants.CORRECTED_NUMBERS:
+            row, found = int(own.rows[0]), self.inferred
+            noise = own.there[0] * (self.r[row] + self.sigma2_of(own.rows)[0])
+            part = (self.P[row], weights[0] * phi[0], noise, own.copies[0])
+            return self.solved.without(row, *part, found.information, found.vector)
+        z = self.z - loadings.released(own.copies, weights, phi, self.numbers)
+        k = self.P.shape[1]
+        information, vector = np.empty((self.n_slots, k, k)), np.empty((self.n_slots, k))
+        for at in blocks(self.n_slots):
+            (F, R), (own_F, own_R) = self.design(at), self.design(at, own.rows, own.there)
+            made = loadings.information(F - own_F, R - own_R, z[at], self.numbers[at])
+            information[at], vector[at] = made
+        return information, vector
 
 
 def found(
@@ -282,83 +356,6 @@ def with_release(network: Network, sums: Array, present: Sequence[str]) -> Netwo
     )
 
 
-_BLOCK = 512
-"""Slots whose designs are in memory at a time."""
-
-
-def blocks(n_slots: int) -> Iterator[slice]:
-    """All slots, some at a time."""
-    for start in range(0, n_slots, _BLOCK):
-        yield slice(start, min(start + _BLOCK, n_slots))
-
-
-@dataclass(frozen=True)
-class Own:
-    """Some sensors' part of a release: rows (m,), copies in the network's units (m, N), zero where
-    there is none, and where they are in it (m, N)."""
-
-    rows: Index
-    copies: Array
-    there: Mask
-
-
-@dataclass(frozen=True)
-class Inferred:
-    """The factors given the release of a network, and the dynamics that they suggest;
-    ``information`` (N, k, k) and ``vector`` (N, k) are what the release tells of the factors."""
-
-    network: Network
-    information: Array
-    vector: Array
-    post: Posterior
-    dynamics: Dynamics
-
-    @cached_property
-    def solved(self) -> loadings.Solved:
-        """The release's noise, taken out."""
-        return loadings.solved(self._designs(), self.network.weights[:, None] * self.network.phi)
-
-    @cached_property
-    def quality(self) -> tuple[Array, float]:
-        """How well the release fits: chi^2 of each slot over its numbers (N,), 1 without numbers,
-        and the median. The residual ``z - F m`` has the covariance ``R - F V F'`` given all the
-        data."""
-        network, post = self.network, self.post
-        designs = zip(blocks(network.n_slots), self._designs(), strict=True)
-        square = np.concatenate(
-            [loadings.misfit(F, R, z, post.mean[at], post.cov[at]) for at, (F, R, z, _) in designs]
-        )
-        seen = network.numbers > 0
-        ratio = np.where(seen, square / np.maximum(network.numbers, 1), 1.0)
-        return ratio, float(np.median(ratio[seen])) if seen.any() else 1.0
-
-    def _designs(self) -> Iterator[loadings.Design]:
-        network = self.network
-        for at in blocks(network.n_slots):
-            numbers = network.numbers[at]
-            yield *loadings.used(*network.design(at), numbers), network.z[at], numbers
-
-    def without(self, own: Own) -> tuple[Array, Array]:
-        """What the release tells of the factors without some sensors: information and vector.
-
-        The part of a lone sensor is a correction of rank one, where there are many numbers.
-        """
-        network, z = self.network, self.network.z
-        weights, phi = network.weights[own.rows], network.phi[own.rows]
-        if len(own.rows) == 1 and phi.shape[1] >= constants.CORRECTED_NUMBERS:
-            row, there = int(own.rows[0]), own.there[0]
-            noise = there * network.r[row] + np.where(there, network.sigma2_of(own.rows)[0], 0.0)
-            part = (network.P[row], weights[0] * phi[0], noise, own.copies[0])
-            return self.solved.without(row, *part, self.information, self.vector)
-        z = z - loadings.released(own.copies, weights, phi, network.numbers)
-        parts = []
-        for at in blocks(network.n_slots):
-            (F, R), (own_F, own_R) = network.design(at), network.design(at, own.rows, own.there)
-            parts.append(loadings.information(F - own_F, R - own_R, z[at], network.numbers[at]))
-        information, vector = zip(*parts, strict=True)
-        return np.concatenate(information), np.concatenate(vector)
-
-
 def infer(network: Network) -> Inferred:
     """The factors given the release, and the dynamics that they suggest.
 
@@ -388,7 +385,7 @@ def _smoothed(network: Network, information: Array, vector: Array) -> Inferred:
     for _ in range(constants.SHORT_PASSES if network.n_slots < constants.SHORT_SLOTS else 1):
         post = smooth(information, vector, dynamics)
         dynamics = learn(post.moments, network.n_slots)
-    return Inferred(network, information, vector, post, dynamics)
+    return Inferred(information, vector, post, dynamics)
 
 
 V = TypeVar("V")
@@ -411,8 +408,7 @@ def together() -> Once:
 
     def once(key: bytes, make: Callable[[], V]) -> V:
         made = kept.pop(key) if key in kept else make()
-        while len(kept) > 2:  # the last ones serve a round
-            del kept[next(iter(kept))]
+        kept.clear()  # parties are in step: the last one serves a round
         kept[key] = made
         return cast(V, made)
 
