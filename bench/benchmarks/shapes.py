@@ -6,6 +6,7 @@ those of ``fit`` on all cores together; the peak is the largest memory that the 
 
     python bench/benchmarks/shapes.py                       # the shapes that have a limit
     python bench/benchmarks/shapes.py --growth              # sensors, slots, owners doubled
+    python bench/benchmarks/shapes.py --regions             # 10,000 sensors in regional networks
     python bench/benchmarks/shapes.py --one 200 2000 5 quick
 """
 
@@ -32,6 +33,7 @@ class Case:
     effort: str
     seconds: float = np.inf
     megabytes: float = np.inf
+    region_size: int = 0  # 0: one network
 
 
 LIMITS = (
@@ -43,6 +45,7 @@ LIMITS = (
     Case(576, 72, 5, "full", 10),
     Case(2000, 8760, 20, "quick", megabytes=6000),
 )
+REGIONS = (Case(10_000, 2000, 100, "quick", region_size=1250),)
 GROWTH = {
     "sensors": [Case(50 * 2**n, 2000, 5, "quick") for n in range(5)],
     "slots": [Case(100, 1000 * 2**n, 5, "quick") for n in range(5)],
@@ -52,9 +55,11 @@ GROWTH = {
 
 def run(case: Case) -> dict[str, float]:
     """Fit one case in this process."""
-    from flfl import FLFL
+    from flfl import FLFL, RegionalFLFL
     from flfl.datasets.masks import hide
     from flfl.datasets.synthetic import synthesize
+    from flfl.estimators.regional import cut
+    from flfl.model.basis import to_plane
 
     rng = np.random.default_rng(0)
     table, sensors = synthesize(case.sensors, case.slots, rank=8, rng=rng)
@@ -65,8 +70,15 @@ def run(case: Case) -> dict[str, float]:
     truth = X.to_numpy()[hidden]
     X = X.where(kept.T)
     owners = [f"owner {n % case.owners:05d}" for n in range(case.sensors)]
+    model: FLFL = FLFL(effort=case.effort)
+    if case.region_size:  # agencies own what lies together
+        plane = to_plane(sensors.coordinates, "latlon")
+        for n, rows in enumerate(cut(plane, -(-case.sensors // case.owners))):
+            for row in rows:
+                owners[row] = f"owner {n:05d}"
+        model = RegionalFLFL(effort=case.effort, region_size=case.region_size)
     before = _seconds()
-    model = FLFL(effort=case.effort).fit(X, sensors=sensors.with_sites(owners))
+    model.fit(X, sensors=sensors.with_sites(owners))
     seconds = _seconds() - before
     linear = X.interpolate(limit_direction="both").to_numpy()[hidden]
     return {
@@ -83,7 +95,7 @@ def _seconds() -> float:
 
 def measure(case: Case) -> dict[str, float]:
     """Run a case in a process of its own."""
-    shape = map(str, astuple(case)[:4])
+    shape = map(str, (*astuple(case)[:4], case.region_size))
     command = [sys.executable, __file__, "--one", *shape]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     found: dict[str, float] = json.loads(out.splitlines()[-1])
@@ -116,13 +128,17 @@ def report(cases: list[Case]) -> list[dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--growth", action="store_true", help="double sensors, slots and owners")
-    parser.add_argument("--one", nargs=4, metavar=("SENSORS", "SLOTS", "OWNERS", "EFFORT"))
+    parser.add_argument("--regions", action="store_true", help="10,000 sensors in regions")
+    parser.add_argument(
+        "--one", nargs="+", metavar="SHAPE", help="sensors, slots, owners, effort, region size"
+    )
     arguments = parser.parse_args()
     if arguments.one:
-        *shape, effort = arguments.one
-        print(json.dumps(run(Case(*map(int, shape), effort))))
+        sensors, slots, owners, effort, *size = arguments.one
+        shape = int(sensors), int(slots), int(owners), effort
+        print(json.dumps(run(Case(*shape, region_size=int(size[0]) if size else 0))))
     elif not arguments.growth:
-        report(list(LIMITS))
+        report(list(REGIONS if arguments.regions else LIMITS))
     else:
         for what, cases in GROWTH.items():
             rows = report(cases)

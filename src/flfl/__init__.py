@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from flfl.estimators.flfl import FLFL
+    from flfl.estimators.regional import RegionalFLFL
     from flfl.estimators.saved_model import load_model, save_model
     from flfl.paper.estimator import PaperFLFL
     from flfl.recovery import GapScore, Recovery, SensorScore
@@ -20,6 +21,7 @@ __all__ = [
     "GapScore",
     "PaperFLFL",
     "Recovery",
+    "RegionalFLFL",
     "SensorScore",
     "load_model",
     "recover",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 _HOMES = {
     "flfl.estimators.flfl": ("FLFL",),
+    "flfl.estimators.regional": ("RegionalFLFL",),
     "flfl.paper.estimator": ("PaperFLFL",),
     "flfl.estimators.saved_model": ("load_model", "save_model"),
     "flfl.recovery": ("GapScore", "Recovery", "SensorScore", "recover"),

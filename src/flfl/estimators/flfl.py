@@ -207,6 +207,7 @@ class FLFL(BaseRecoverer):
         warm: Remembered | None = None,
         hooks: Hooks = (None, None, None),
         finish: bool = True,
+        stores: dict[str, CopyStore] | None = None,
     ) -> Array:
         self.remembered_: Remembered | None = None
         self.secure_, self.n_rounds_ = False, 0
@@ -227,7 +228,7 @@ class FLFL(BaseRecoverer):
         )
         tables = self._tables(Y, positions, sensors, plane)
         if len(tables) > 1 and self.sharing == "network":
-            jobs = self._run(plan, added, tables, warm, hooks)
+            jobs = self._run(plan, added, tables, warm, hooks, {} if stores is None else stores)
         else:
             # Each owner by itself: its own units, nothing released.
             jobs = [(table, None, None, np.full(len(table.ids), np.nan)) for table in tables]
@@ -286,8 +287,10 @@ class FLFL(BaseRecoverer):
         tables: list[Table],
         warm: Remembered | None,
         hooks: Hooks,
+        stores: dict[str, CopyStore],
     ) -> list[Job]:
-        """Let the parties talk until the run ends; what each owner has left to do."""
+        """Let the parties talk until the run ends; what each owner has left to do. Owners who have
+        a store already use its copies, and new ones get one."""
         earlier, n_slots, (progress, tap, witness) = None, len(tables[0].positions), hooks
         if warm is not None:
             earlier, plan = warm.network, warm.network.plan
@@ -314,7 +317,9 @@ class FLFL(BaseRecoverer):
         clients, once = [], together()
         for table in tables:
             secret = hashlib.sha256(f"flfl {self.random_state} {table.name}".encode()).digest()
-            store = CopyStore() if warm is None else warm.store(table.name)
+            if warm is not None:
+                stores[table.name] = warm.store(table.name)
+            store = stores.setdefault(table.name, CopyStore())
             owner = Owner(table, Copier(secret, store), added)
             clients.append(Client(owner, plan, hiding.get(table.name), once))
         run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress, once=once)
