@@ -144,9 +144,10 @@ class RegionalFLFL(FLFL):
             if finish:
                 found.add(rows, told, part, Y[rows])
         self.added_error_ = added
-        made = found.result() if finish else np.full((5, *Y.shape), np.nan)
-        estimate, self.lower_, self.upper_, self.holdout_, self.inside_ = (x.T for x in made)
-        return estimate.T
+        arrays = found.result() if finish else dict.fromkeys(_ALL, np.full(Y.shape, np.nan))
+        for name in _ALL[1:]:
+            setattr(self, name, arrays[name].T)
+        return arrays["estimates_"]
 
     def _agree(self, Y: Array, positions: Array) -> tuple[str, int]:
         """One transform and one season for all regions: one vote an owner."""
@@ -172,31 +173,37 @@ class RegionalFLFL(FLFL):
         return part
 
 
+_MEANS = "estimates_", "lower_", "upper_", "site_estimates_"
+_BEST = "method_", "holdout_", "inside_", "site_holdout_"
+_ALL = *_MEANS, *_BEST
+
+
 class _Blend:
-    """Estimates of sensors that took part in several regions, weighted at home by their owners:
-    with the inverse mean square of each region's error on the readings that it held out."""
+    """What regions say of their sensors. Owners of sensors in several weight the estimates at home,
+    with the inverse mean square of each region's error on the readings that it held out; the
+    method and the held-out readings are those of the best region."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._sums, self._weights = np.zeros((3, *shape)), np.zeros(shape[0])
-        self._judged, self._best = np.full((2, *shape), np.nan), np.full(shape[0], -np.inf)
+        self._sums, self._weights = np.zeros((len(_MEANS), *shape)), np.zeros(shape[0])
+        self._best, self._most = np.full((len(_BEST), *shape), np.nan), np.full(shape[0], -np.inf)
 
     def add(self, rows: Index, estimate: Array, part: FLFL, Y: Array) -> None:
-        """What a region says of some sensors (m, N)."""
+        """What a region says of some sensors, whose estimates and readings are (m, N)."""
         held = np.isfinite(part.holdout_)
         error = np.where(held, part.holdout_ - Y.T, 0.0)
-        n = held.sum(axis=0)
-        square = (error**2).sum(axis=0) / np.maximum(n, 1)
-        whole = max(float((error**2).sum() / max(n.sum(), 1)), 1e-300)
+        n, square = held.sum(axis=0), (error**2).sum(axis=0)
+        whole = float(square.sum() / max(n.sum(), 1))
         # A few readings say little of one sensor: they count beside twenty of the region.
-        weight = 1.0 / np.maximum((n * square + 20 * whole) / (n + 20), 1e-300)
-        told = np.stack([estimate, part.lower_.T, part.upper_.T])
+        weight = (n + 20) / np.maximum(square + 20 * whole, 1e-300)
+        told = np.stack([estimate, *(getattr(part, name).T for name in _MEANS[1:])])
         self._sums[:, rows] += weight[:, None] * told
         self._weights[rows] += weight
-        better = weight > self._best[rows]
-        judged = np.stack([part.holdout_.T, part.inside_.T])[:, better]
-        self._judged[:, rows[better]] = judged
-        self._best[rows[better]] = weight[better]
+        better = weight > self._most[rows]
+        best = np.stack([getattr(part, name).T for name in _BEST])
+        self._best[:, rows[better]] = best[:, better]
+        self._most[rows[better]] = weight[better]
 
-    def result(self) -> Array:
-        """Estimate, limits, held-out estimates and whether these lay inside (5, M, N)."""
-        return np.concatenate([self._sums / self._weights[:, None], self._judged])
+    def result(self) -> dict[str, Array]:
+        """Every array of a fit by its name (M, N)."""
+        means = self._sums / self._weights[:, None]
+        return dict(zip(_ALL, [*means, *self._best], strict=True))
