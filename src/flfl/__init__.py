@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flfl.paper.estimator import PaperFLFL
     from flfl.recovery import GapScore, Recovery, SensorScore
     from flfl.recovery.recover import recover
+    from flfl.recovery.stored import load
 
 __version__ = version("flfl")
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Recovery",
     "RegionalFLFL",
     "SensorScore",
+    "load",
     "load_model",
     "recover",
     "save_model",
@@ -32,6 +34,7 @@ _HOMES = {
     "flfl.estimators.regional": ("RegionalFLFL",),
     "flfl.paper.estimator": ("PaperFLFL",),
     "flfl.estimators.saved_model": ("load_model", "save_model"),
+    "flfl.recovery.stored": ("load",),
     "flfl.recovery": ("GapScore", "Recovery", "SensorScore", "recover"),
 }
 

@@ -104,7 +104,7 @@ def evaluate(
     sensors: Sensors,
     *,
     rates: Sequence[float],
-    methods: Sequence[str | Method],
+    methods: Sequence[Any],
     patterns: Sequence[str] = ("random",),
     seeds: Sequence[int] = (0,),
     block_length: int | None = None,
@@ -131,7 +131,7 @@ def evaluate(
         return training_mask(table, sensors, rate, pattern, seed, block_length)
 
     # What cannot be done is said before hours of work, not after.
-    chosen = [m if isinstance(m, Method) else find(m) for m in methods]
+    chosen = [find(method) for method in methods]
     for method in chosen:
         method.require()
     for cell in cells:

@@ -17,6 +17,7 @@ from typing import Any
 from flfl.errors import InputError, nearest
 from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.flfl import FLFL
+from flfl.estimators.imputer import Imputer
 from flfl.estimators.interpolation import Interpolation
 from flfl.paper.estimator import PaperFLFL
 
@@ -125,14 +126,51 @@ def methods() -> dict[str, Method]:
     return _OWN | {point.name: _load(point) for point in others}
 
 
-def find(name: str) -> Method:
-    """The method of that name."""
+def find(name: Any) -> Method:
+    """The method of that name; or a method of one's own: a class, or an object.
+
+    An object obeys :class:`~flfl.estimators.base.BaseRecoverer`, or is any transformer of
+    scikit-learn that fills the gaps of a time x sensor table.
+
+    Examples
+    --------
+    >>> from sklearn.impute import KNNImputer
+    >>> find(KNNImputer(n_neighbors=3)).name
+    'KNNImputer'
+    """
+    if isinstance(name, Method):
+        return name
+    if not isinstance(name, str):
+        return _own_method(name)
     if name in _OWN:
         return _OWN[name]
     others = {point.name: point for point in entry_points(group=GROUP)}
     if name in others:
         return _load(others[name])
     raise InputError(f"unknown method {name!r}", remedy=nearest(name, [*_OWN, *others]))
+
+
+def _own_method(given: Any) -> Method:
+    """A method from a class or an object that was given in place of a name."""
+    kind = given if inspect.isclass(given) else type(given)
+    told = (inspect.getdoc(kind) or "").partition("\n")[0]
+    if issubclass(kind, BaseRecoverer):
+        fixed = {} if inspect.isclass(given) else given.get_params(deep=False)
+        return Method(kind.__name__, kind, told, fixed=fixed)
+    if not all(callable(getattr(kind, name, None)) for name in ("fit", "transform")):
+        problem = f"{given!r} is no method: it has no fit and transform"
+        remedy = "Give a name, a BaseRecoverer, or a scikit-learn transformer that fills gaps"
+        raise InputError(problem, where="method", remedy=remedy)
+    made = given() if inspect.isclass(given) else given
+    return Method(kind.__name__, Imputer, told, pooled=True, fixed={"imputer": made})
+
+
+def described(name: str) -> Method:
+    """What is known of a method by its name; one that is registered nowhere pools readings."""
+    try:
+        return find(name)
+    except InputError:
+        return Method(name, Imputer, "a method of one's own", pooled=True)
 
 
 def create(name: str, /, *, seed: int = 0, **options: Any) -> BaseRecoverer:

@@ -325,10 +325,11 @@ def test_parquet_with_a_named_number_index(tmp_path: Path) -> None:
     assert read_readings(tmp_path / "r.parquet").values.index.tolist() == [3, 4]
 
 
-def test_a_frame_has_no_sentinels_unless_told() -> None:
+def test_a_frame_has_the_sentinels_of_a_file() -> None:
     frame = pd.DataFrame({"a": [-999.0, 1.0, 2.0]})
-    assert from_frame(frame).values.iloc[0, 0] == -999.0
-    assert np.isnan(from_frame(frame, sentinels=[-999]).values.iloc[0, 0])
+    assert np.isnan(from_frame(frame).values.iloc[0, 0])
+    assert "equal to -999 read as missing" in notes(from_frame(frame))
+    assert from_frame(frame, sentinels=()).values.iloc[0, 0] == -999.0
 
 
 def test_the_order_of_the_rows_is_kept_beside_the_sorted_table() -> None:

@@ -74,10 +74,13 @@ def test_an_array_comes_back_with_row_and_column_numbers():
     assert result.values.loc[11, 0] == pytest.approx(gappy().interpolate().loc[11, 0])
 
 
-def test_a_reading_of_minus_999_is_a_reading():
+def test_minus_999_is_missing_as_in_a_file_and_may_be_a_reading():
     frame = gappy()
     frame.iloc[3, 2] = -999.0
     result = recover(frame, method="linear")
+    assert result.flags.iloc[3, 2] == "recovered"
+    assert "1 value equal to -999 read as missing." in result.notes
+    result = recover(frame, method="linear", reading={"sentinels": ()})
     assert result.values.iloc[3, 2] == -999.0
     assert result.flags.iloc[3, 2] == "observed"
 

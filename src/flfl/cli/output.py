@@ -22,7 +22,7 @@ from flfl.io.files import OUTPUT_SUFFIXES, check_writable
 from flfl.io.sensors import EACH, Sensors
 from flfl.io.table import Table
 from flfl.io.write import check_outputs, write_result
-from flfl.methods import find
+from flfl.methods import described
 from flfl.recovery import Recovery
 from flfl.recovery.selftest import ALONE, SITE, span
 from flfl.report import SUFFIXES, check_report_extra, write_page
@@ -192,7 +192,7 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
         others = [ALONE.get(name, name) for name in list(result.scores)[1:]]
         by_gap = [[span(s), s.count, *map(figure, s.mae.values())] for s in result.by_gap_length]
         print_table(["gap", "readings", result.method, *others], by_gap)
-    for sentence in (result.verdict, what_left(summary, find(result.method))):
+    for sentence in (result.verdict, what_left(summary, described(result.method))):
         if sentence:
             click.echo(sentence)
     if title:

@@ -16,12 +16,28 @@ from threadpoolctl import threadpool_limits
 from flfl.config import Settings, check_parameters
 from flfl.errors import InputError
 from flfl.estimators.owners import Sites, resolve_sensors
+from flfl.io.frames import Back, as_pandas
 from flfl.io.grid import Grid, infer_grid, natural_period
+from flfl.io.read import with_time_index
 from flfl.io.sensors import Sensors
 from flfl.protocol.traffic import Traffic
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+_OWN_SLOTS = (
+    "Fit on the table that is to be filled: a model belongs to its slots. So cross_val_score, which"
+    " keeps rows back, cannot judge it; flfl.evaluation.evaluate hides single readings instead"
+)
+
+
+def plain_frame(X: Any) -> tuple[Any, Back | None]:
+    """A frame of another kind as one of pandas with its times in the index, and the way back."""
+    known = isinstance(X, pd.DataFrame | np.ndarray | list | tuple)
+    # Sparse and odd input is scikit-learn's to refuse.
+    if known or hasattr(X, "tocsr") or (not hasattr(X, "columns") and not hasattr(X, "dims")):
+        return X, None
+    frame, back = as_pandas(X)
+    return with_time_index(frame), back
 
 
 class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -35,8 +51,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     estimates_ : (n_slots, n_sensors) array
         The method's value for every entry.
-    index_, sensors_
-        Index of the table (None for an array); coordinates, regions and sites of its columns.
+    index_, fitted_, sensors_
+        Index of the table (None for an array), its readings; coordinates, regions and sites of its
+        columns.
     period_, per_hour_
         Slots in the season that the time grid suggests (24 for hours, 0 for none), and in an hour
         (1 where a slot is longer or no time).
@@ -73,7 +90,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : (n_slots, n_sensors) array or DataFrame
-            NaN = missing. The index of a DataFrame may hold times. ``y`` is ignored.
+            NaN = missing. The index of a DataFrame may hold times; one of polars or another kind
+            has them in a column. ``y`` is ignored.
         sensors : Sensors or DataFrame, optional
             One row for each sensor: ``sensor_id`` or the index, ``latitude``/``longitude`` or
             ``x``/``y``, perhaps ``region`` and ``site``.
@@ -96,10 +114,12 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ) -> Self:
         """Check what is given, estimate every entry, keep what was found."""
         check_parameters(self)
+        X, _ = plain_frame(X)
         index = X.index if isinstance(X, pd.DataFrame) else None
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
         )
+        self.fitted_ = values
         names = X.columns if isinstance(X, pd.DataFrame) else range(values.shape[1])
         ids = tuple(str(name).strip() for name in names)
         self.index_, self.sensors_ = index, resolve_sensors(ids, sensors, sites)
@@ -141,6 +161,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             When X has gaps at slots that were not fitted.
         """
         check_is_fitted(self)
+        X, back = plain_frame(X)
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False, copy=True
         )
@@ -149,7 +170,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             rows = self._fitted_rows(X, len(values))
             values[gaps] = self.estimates_[rows][gaps]
         if isinstance(X, pd.DataFrame):
-            return pd.DataFrame(values, index=X.index, columns=X.columns)
+            filled = pd.DataFrame(values, index=X.index, columns=X.columns)
+            return filled if back is None else back(filled)
         return values
 
     def interval(self) -> tuple[Array, Array] | None:
@@ -169,10 +191,16 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Give the entries that were hidden from ``fit`` and NaN elsewhere; larger is better.
         """
         check_is_fitted(self)
+        X, _ = plain_frame(X)
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False
         )
-        error = np.abs(values - self.estimates_[self._fitted_rows(X, len(values))])
+        rows = self._fitted_rows(X, len(values))
+        # Rows without names may be others than those that were fitted, as in cross-validation.
+        fitted = self.fitted_[rows]
+        if (~np.isnan(values) & ~np.isnan(fitted) & (values != fitted)).any():
+            raise InputError("these are not the rows that were fitted", remedy=_OWN_SLOTS)
+        error = np.abs(values - self.estimates_[rows])
         if np.isnan(error).all():
             raise InputError("nothing to score: no entry is known and estimated")
         return -float(np.nanmean(error))
@@ -189,7 +217,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return slice(None)
         raise InputError(
             "the table has gaps at slots that were not fitted",
-            remedy="Fit on the table that is to be filled; the factors belong to its slots",
+            remedy=_OWN_SLOTS,
         )
 
     def __sklearn_tags__(self) -> Any:

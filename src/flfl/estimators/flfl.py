@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from flfl.config import MethodSettings, Settings
 from flfl.errors import InputError
-from flfl.estimators.base import Array, BaseRecoverer, Progress
+from flfl.estimators.base import Array, BaseRecoverer, Progress, plain_frame
 from flfl.estimators.owners import Partition, Sites, partition
 from flfl.estimators.saved_model import Kept, Remembered
 from flfl.io.grid import Grid
@@ -156,6 +156,7 @@ class FLFL(BaseRecoverer):
         finish : bool
             False leaves out the finish at home, from which nothing leaves: estimates stay NaN.
         """
+        X, _ = plain_frame(X)
         self.readings_ = X
         hooks = progress, tap, witness
         estimate = partial(self._estimate, warm=warm_start, hooks=hooks, finish=finish)
@@ -175,6 +176,7 @@ class FLFL(BaseRecoverer):
         """
         if not hasattr(self, "estimates_"):
             return self.fit(X, y, sensors=sensors, sites=sites)
+        X, _ = plain_frame(X)
         more = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
         table: Any = np.vstack([np.asarray(self.readings_, dtype=float), more])
         if isinstance(X, pd.DataFrame) and isinstance(self.readings_, pd.DataFrame):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.io.columns import TEXTUAL, Columns, as_array, listing
@@ -28,8 +27,10 @@ from flfl.io.formats.archives import is_several, parts
 from flfl.io.formats.parquet import read_parquet
 from flfl.io.formats.spreadsheet import read_spreadsheet
 from flfl.io.formats.text import read_text
+from flfl.io.frames import as_pandas
 from flfl.io.layouts import (
     PARAMETER_NAMES,
+    SENSOR_NAMES,
     VALUE_NAMES,
     Rules,
     find_roles,
@@ -132,12 +133,12 @@ def _read(path: Path, content: Callable[[Path], bytes], rules: Rules) -> Columns
     raise InputError(problem, where=str(path), remedy=f"Give a file that ends in {known}")
 
 
-def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> Table:
-    """Take a time x sensor DataFrame or array, with the same checks as a file.
+def from_frame(readings: Any, **options: Any) -> Table:
+    """Take a table of Python (:mod:`flfl.io.frames`), wide or long, with the checks of a file.
 
     The index holds the times or, where it is a plain row count, a column with a common name such as
-    ``time``. An array has slots and sensors 0, 1, 2, … Missing is NaN and, unlike in a file, no
-    number unless ``sentinels`` lists it. ``options`` are :class:`~flfl.io.layouts.Rules`.
+    ``time``. An array has slots and sensors 0, 1, 2, … Missing are NaN and, as in a file, -999 and
+    -9999. ``options`` are :class:`~flfl.io.layouts.Rules`.
 
     Examples
     --------
@@ -145,15 +146,13 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     >>> table.sensor_ids, table.positions.tolist()
     (('0', '1'), [0.0, 1.0])
     """
-    rules = Rules.check({"sentinels": (), **options, "layout": "wide"})
-    label = "the DataFrame" if isinstance(readings, pd.DataFrame) else "the array"
-    if not isinstance(readings, pd.DataFrame):
-        array = np.asarray(readings)
-        if array.ndim != 2:
-            problem = f"the array has {array.ndim} dimensions, not 2"
-            remedy = "Give time x sensor, or a DataFrame"
-            raise InputError(problem, where="readings", remedy=remedy)
-        readings = pd.DataFrame(array, columns=[str(i) for i in range(array.shape[1])])
+    rules = Rules.check(options)
+    label = "the array" if isinstance(readings, np.ndarray | list) else "the DataFrame"
+    readings, _ = as_pandas(readings)
+    if is_long(readings, rules):
+        columns = frame_columns(label, [(str(n), readings[n]) for n in readings.columns])
+        return replace(to_table(replace(columns, time_first=False), rules), source=None)
+    rules = rules.model_copy(update={"layout": "wide"})
     frame = with_time_index(readings)
     index = frame.index
     if isinstance(index, pd.MultiIndex):
@@ -168,6 +167,16 @@ def from_frame(readings: pd.DataFrame | NDArray[np.float64], **options: Any) -> 
     parts = [(str(time), index.to_series())]
     parts += [(name, frame.iloc[:, i]) for i, name in enumerate(ids)]
     return replace(to_table(frame_columns(label, parts), rules), source=None)
+
+
+def is_long(frame: pd.DataFrame, rules: Rules | None = None) -> bool:
+    """Whether a DataFrame has a row for each reading: columns of time, sensor and value."""
+    rules = rules or Rules()
+    if rules.layout != "auto" or rules.sensor_column or rules.value_column:
+        return rules.layout == "long" or bool(rules.sensor_column or rules.value_column)
+    names = {str(name).strip().lower() for name in frame.columns}
+    common = (TIME_NAMES, SENSOR_NAMES, VALUE_NAMES)
+    return len(names) < 50 and all(names & set(words) for words in common)
 
 
 def with_time_index(frame: pd.DataFrame) -> pd.DataFrame:

@@ -22,13 +22,14 @@ from flfl.estimators.base import BaseRecoverer
 from flfl.estimators.owners import Sites, partition, resolve_sensors
 from flfl.estimators.saved_model import Remembered
 from flfl.io.columns import listing
+from flfl.io.frames import as_pandas
 from flfl.io.grid import Grid
-from flfl.io.read import from_frame, read_readings, with_time_index
+from flfl.io.read import from_frame, is_long, read_readings, with_time_index
 from flfl.io.sensors import Sensors, read_sensors
 from flfl.io.suspicions import find_faults
 from flfl.io.table import FILLED, Table
 from flfl.io.write import flags_of
-from flfl.methods import find
+from flfl.methods import Method, find
 from flfl.protocol.finish import published
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import selftest
@@ -40,11 +41,12 @@ Array = NDArray[np.float64]
 
 
 def recover(
-    readings: pd.DataFrame | Array | Table | str | Path,
+    readings: Any,
     sensors: Sensors | pd.DataFrame | str | Path | None = None,
     *,
     sites: Sites | Literal["each"] | None = None,
-    method: str = "flfl",
+    reading: Mapping[str, Any] | None = None,
+    method: Any = "flfl",
     seed: int = 0,
     added_error: float | str | None = None,
     share: float | None = None,
@@ -71,16 +73,22 @@ def recover(
 
     Parameters
     ----------
-    readings : DataFrame, array, Table or path
-        A DataFrame has times in its index and one column for each sensor, NaN = missing. In it no
-        number stands for a missing reading: replace -999 and the like by NaN first.
+    readings : DataFrame, DataArray, array, Table or path
+        A DataFrame (pandas, polars, any that narwhals knows) has times in its index or in a column
+        of that name, and one column for each sensor; or it is long, with a time, a sensor and a
+        value. The tables of the result are of the same kind, one column for each sensor. NaN, -999
+        and -9999 are missing.
+    reading : mapping, optional
+        How to read it: ``{"sentinels": (-99.9,), "parameter": "pm10"}``, as
+        :class:`~flfl.io.layouts.Rules` says.
     sensors : Sensors, DataFrame or path, optional
         Coordinates (and sites), one row for each sensor.
     sites : sequence, mapping or "each", optional
         Owner of each sensor, by column order or by sensor id; names or numbers. ``"each"``: every
         sensor has an owner of its own.
-    method : str
-        A name from the registry; ``flfl methods`` lists them.
+    method : str, class or estimator
+        A name from the registry; ``flfl methods`` lists them. Or a method of one's own, as
+        :func:`flfl.methods.find` takes it.
     seed : int
         Of every random draw.
     added_error, share, effort, rank, rounds, pilot, transformation, season, coverage, secure
@@ -111,7 +119,8 @@ def recover(
     >>> result.flags.loc[40, "a"], bool(table.fillna(result.values).isna().any().any())
     ('recovered', False)
     """
-    start = time.perf_counter()
+    start, way = time.perf_counter(), find(method)
+    method = way.name
     given = {
         "added_error": added_error,
         "share": share,
@@ -138,10 +147,14 @@ def recover(
         if method != "flfl":
             raise InputError(f"{method} cannot go on from an earlier run", where="warm_start")
         hooks["warm_start"] = warm_start
+    how, back = dict(reading or {}), None
     if isinstance(readings, str | Path):
-        table = read_readings(readings)
+        table = read_readings(readings, **how)
+    elif isinstance(readings, Table):
+        table = readings
     else:
-        table = readings if isinstance(readings, Table) else from_frame(readings)
+        readings, back = as_pandas(readings)
+        table = from_frame(readings, **how)
     faults = find_faults(table)
     table = treated(table, faults, suspicious)
     known = Sensors.of_table(table) if sensors is None else sensors
@@ -149,7 +162,7 @@ def recover(
         known = read_sensors(known, table.sensor_ids)
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
-    fit = partial(_fit, method, seed, given, network, table.grid, hooks)
+    fit = partial(_fit, way, seed, given, network, table.grid, hooks)
     model = fit(table.values)
     label = SITE if method == "alone" else "flfl" if method.startswith("flfl") else method
     again = fit if self_test else None
@@ -186,9 +199,10 @@ def recover(
         notes.append("too few readings for a self-test: no scores")
     # The rows and columns as the caller has them; inside, times are sorted and ids are text.
     index, columns, order = table.values.index, table.values.columns, None
-    if not isinstance(readings, Table | str | Path):
-        outside = readings if isinstance(readings, pd.DataFrame) else pd.DataFrame(readings)
-        index, columns, order = outside.index, with_time_index(outside).columns, table.order
+    if isinstance(readings, pd.DataFrame) and not is_long(readings) and "step" not in how:
+        inside = with_time_index(readings)
+        index, columns, order = readings.index, inside.columns, table.order
+        index = inside.index if back is not None else index
     rows = slice(None) if order is None else order
     frames = [
         pd.DataFrame(cells[rows], index, columns)
@@ -203,7 +217,7 @@ def recover(
         )
     ]
     added = getattr(model, "added_error_", np.full(len(columns), np.nan))
-    return Recovery(
+    result = Recovery(
         values=frames[0],
         flags=frames[1],
         reasons=frames[2],
@@ -231,10 +245,11 @@ def recover(
         secure=bool(getattr(model, "secure_", False)),
         notes=tuple(notes),
     )
+    return result if back is None else result.in_kind(back)
 
 
 def _fit(
-    method: str,
+    method: Method,
     seed: int,
     options: Mapping[str, Any],
     network: Sensors,
@@ -242,7 +257,7 @@ def _fit(
     hooks: Mapping[str, Any],
     values: pd.DataFrame,
 ) -> BaseRecoverer:
-    model = find(method).create(seed=seed, **options)
+    model = method.create(seed=seed, **options)
     return model.fit(values, sensors=network, grid=grid, **hooks)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from html import escape
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,14 @@ import pandas as pd
 
 from flfl.errors import InputError
 from flfl.estimators.saved_model import Remembered
+from flfl.io.files import suffix_of
 from flfl.io.sensors import Sensors
 from flfl.io.suspicions import Suspicion
-from flfl.io.table import FILLED, FLAGS, Table
+from flfl.io.table import FLAGS, Table
 from flfl.io.write import Provenance, write_result
 from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
+from flfl.recovery import showing
 from flfl.recovery.rules import Rules, count_reasons
 from flfl.recovery.selftest import GapScore, SensorScore
 
@@ -37,7 +38,7 @@ class SiteScore:
     added_error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recovery:
     """A filled table.
 
@@ -73,6 +74,8 @@ class Recovery:
     remembered, published
         ``flfl`` only: the finished run, for ``warm_start`` and :func:`~flfl.save_model`; a table
         filled from noisy copies, without a clean reading.
+    plain
+        The same result with tables of pandas, where those of another kind were given; else None.
     """
 
     values: pd.DataFrame
@@ -101,6 +104,7 @@ class Recovery:
     secure: bool = False
     notes: tuple[str, ...] = ()
     suspicious: tuple[Suspicion, ...] = ()
+    plain: Recovery | None = None
 
     @property
     def provenance(self) -> Provenance:
@@ -114,7 +118,7 @@ class Recovery:
 
     def count(self, flag: str) -> int:
         """How many cells carry the flag."""
-        return int((self.flags.to_numpy() == flag).sum())
+        return int((self._own.flags.to_numpy() == flag).sum())
 
     def by_site(self) -> tuple[SiteScore, ...]:
         """The self-test and the added error by owner, each hidden reading with the same weight."""
@@ -135,6 +139,8 @@ class Recovery:
 
     def summary(self) -> dict[str, Any]:
         """The figures of the run, ready for JSON."""
+        if self.plain is not None:
+            return self.plain.summary()
         cells = self.flags.to_numpy()
         observed = int((cells == "observed").sum())
         tested = sum(score.count > 0 for score in self.by_sensor)
@@ -173,11 +179,18 @@ class Recovery:
         }
 
     def save(self, path: str | Path, flags: str | Path | None = None) -> None:
-        """Write the filled table (.csv, .csv.gz, .parquet, .nc) in the layout of its source.
+        """Write the filled table (.csv, .csv.gz, .parquet, .nc) in the layout of its source, or the
+        whole result (.zip), which :func:`flfl.load` reads again.
 
         ``flags`` is a long table besides: time, sensor, value, flag, lower, upper, method, reason,
         run_id.
         """
+        if self.plain is not None:
+            return self.plain.save(path, flags)
+        if suffix_of(path) == ".zip":
+            from flfl.recovery.stored import save
+
+            return save(path, self)
         order = self.table.order
         # In the order of time, as the table has its rows.
         back = slice(None) if order is None else np.argsort(order)
@@ -195,38 +208,80 @@ class Recovery:
         from flfl.report import check_report_extra, write_page
 
         check_report_extra()
-        write_page(path, self, self.table, self.sensors, self.settings, title=title)
+        own = self._own
+        write_page(path, own, own.table, own.sensors, own.settings, title=title)
 
     def plot(self, sensor: object = None, ax: Any = None) -> Any:
-        """Draw one sensor (the first with gaps) with matplotlib: readings, recovered, intervals.
+        """Draw one sensor with Matplotlib: readings, recovered, intervals.
+
+        By default the sensor whose gaps tell most.
 
         Returns
         -------
         matplotlib.axes.Axes
         """
+        return showing.plot(self._own, sensor, ax)
+
+    def plot_gaps(self, ax: Any = None) -> Any:
+        """Draw what was there and what was filled, sensors by time; returns the axes."""
+        return showing.plot_gaps(self._own, ax)
+
+    def plot_scores(self, ax: Any = None) -> Any:
+        """Draw the errors on hidden readings by length of their gap; returns the axes."""
+        return showing.plot_scores(self._own, ax)
+
+    def to_long(self) -> pd.DataFrame:
+        """One row for each cell: time, sensor, value, flag, lower, upper, reason."""
+        own = self._own
+        parts = {"value": own.values, "flag": own.flags, "lower": own.lower, "upper": own.upper,
+                 "reason": own.reasons}  # fmt: skip
+        index, sensors = own.values.index, [str(name) for name in own.values.columns]
+        long = {name: frame.to_numpy().T.ravel() for name, frame in parts.items()}
+        time = {"time": np.tile(np.arange(len(index)), len(sensors))}
+        made = pd.DataFrame({**time, "sensor": np.repeat(sensors, len(index)), **long})
+        return made.assign(time=index.take(made["time"].to_numpy()))
+
+    def to_xarray(self) -> Any:
+        """An xarray Dataset of time x sensor: value, flag, lower, upper, reason, and places."""
         try:
-            from matplotlib import pyplot
+            import xarray
         except ImportError:
-            raise InputError("a plot needs matplotlib", remedy="pip install matplotlib") from None
-        filled = self.flags.isin(FILLED)
-        name = filled.any().idxmax() if sensor is None else sensor
-        if name not in self.values.columns:
-            raise InputError(f"there is no sensor {name!r}", where="sensor")
-        axes = pyplot.subplots()[1] if ax is None else ax
-        values, at = self.values[name], self.values.index
-        low, high = (bound[name].where(filled[name]) for bound in (self.lower, self.upper))
-        axes.plot(at, values.mask(filled[name]), label="observed")
-        axes.plot(at, values.where(filled[name]), ".", label="recovered")
-        axes.fill_between(at, low.to_numpy(float), high.to_numpy(float), alpha=0.3, linewidth=0)
-        axes.set(title=str(name), ylabel=self.unit or "")
-        axes.legend()
-        return axes
+            remedy = "pip install 'flfl[netcdf]'"
+            raise InputError("this needs xarray", where="to_xarray", remedy=remedy) from None
+        own = self._own
+        index = own.values.index
+        if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
+            index = index.tz_convert("UTC").tz_localize(None)
+        tables = {"value": own.values, "flag": own.flags, "lower": own.lower, "upper": own.upper,
+                  "reason": own.reasons}  # fmt: skip
+        made = xarray.Dataset(
+            {name: (("time", "sensor"), frame.to_numpy()) for name, frame in tables.items()},
+            {"time": index, "sensor": [str(name) for name in own.values.columns]},
+        )
+        if own.sensors.coordinates is not None:
+            names = ("latitude", "longitude") if own.sensors.kind == "latlon" else ("x", "y")
+            places = zip(names, own.sensors.coordinates.T, strict=True)
+            made = made.assign_coords({name: ("sensor", cells) for name, cells in places})
+        if own.unit:
+            made["value"].attrs["units"] = own.unit
+        return made.assign_attrs(method=own.method, run_id=own.run_id)
+
+    def in_kind(self, back: Callable[[pd.DataFrame], Any]) -> Recovery:
+        """The same with tables of another kind; ``plain`` keeps those of pandas."""
+        names = [
+            one.name for one in fields(self) if isinstance(getattr(self, one.name), pd.DataFrame)
+        ]
+        return replace(self, plain=self, **{name: back(getattr(self, name)) for name in names})
+
+    @property
+    def _own(self) -> Recovery:
+        return self.plain or self
+
+    def __repr__(self) -> str:
+        return showing.in_short(self._own)
 
     def _repr_html_(self) -> str:
-        """Counts, verdict and scores, for a notebook."""
-        said = ", ".join(f"{self.count(flag)} {flag}" for flag in FLAGS)
-        scores = pd.DataFrame(self.scores).T.round(4).to_html() if self.scores else ""
-        return f"<p>{said}. {escape(self.verdict)}</p>{scores}{self.values.to_html(max_rows=10)}"
+        return showing.as_html(self._own)
 
 
 DELTA = 1e-5

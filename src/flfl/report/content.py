@@ -11,7 +11,7 @@ import pandas as pd
 
 from flfl.io.sensors import Sensors
 from flfl.io.table import FLAGS, Table
-from flfl.methods import Method, find
+from flfl.methods import Method, described
 from flfl.recovery import Recovery
 from flfl.recovery.rules import fault_notes
 from flfl.recovery.selftest import ALONE, SITE, span
@@ -111,7 +111,7 @@ def content_of(
     *suspected, treated = fault_notes(result.suspicious, result.treatment) or [""]
     apart = {*suspected, treated}
     understood = [s for s in inspect_table(table, sensors).understood() if s not in apart]
-    said = (result.verdict, what_left(summary, find(result.method)))
+    said = (result.verdict, what_left(summary, described(result.method)))
     gaps = result.by_gap_length
     first, last = (_when(table.values.index[i]) for i in (0, -1))
     return {

@@ -1,0 +1,102 @@
+"""Tables of Python: any data frame through narwhals, xarray, NumPy; and back to the same kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from flfl.errors import InputError
+from flfl.io.times import TIME_NAMES
+
+Back = Callable[[pd.DataFrame], Any]
+"""Turns a filled time x sensor table into the kind of frame that was given."""
+
+WANTED = (
+    "Give a path, a DataFrame (pandas, polars, any that narwhals knows), an xarray.DataArray or an"
+    " array of time x sensor"
+)
+
+
+def as_pandas(given: Any) -> tuple[pd.DataFrame, Back | None]:
+    """A table as pandas has it, and the way back; None where pandas or an array was given.
+
+    Examples
+    --------
+    >>> frame, back = as_pandas([[1.0, 2.0], [3.0, 4.0]])
+    >>> frame.shape, back
+    ((2, 2), None)
+    """
+    if isinstance(given, pd.DataFrame):
+        return given, None
+    xarray = sys.modules.get("xarray")
+    if xarray is not None and isinstance(given, xarray.DataArray):
+        return _from_xarray(given)
+    if isinstance(given, np.ndarray | list | tuple):
+        return _from_array(given), None
+    import narwhals as nw
+
+    frame = nw.from_native(given, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    if not isinstance(frame, nw.DataFrame):
+        problem = f"{_kind(given)} is no table of readings"
+        raise InputError(problem, where="readings", remedy=WANTED)
+    backend = frame.implementation
+
+    def back(table: pd.DataFrame) -> Any:
+        named = table.index.name in frame.columns
+        whole = table.reset_index() if named else table
+        columns: dict[str, Any]
+        columns = {str(name): whole.iloc[:, i] for i, name in enumerate(whole.columns)}
+        if named and len(frame) == len(table):
+            columns[str(table.index.name)] = frame[str(table.index.name)].to_list()
+        elif named and isinstance(table.index, pd.DatetimeIndex):
+            columns[str(table.index.name)] = table.index.to_pydatetime().tolist()
+        made = {name: _cells(column) for name, column in columns.items()}
+        return nw.from_dict(made, backend=backend).to_native()
+
+    return frame.to_pandas(), back
+
+
+def _cells(column: Any) -> list[Any]:
+    """Plain values; no reading is None."""
+    cells = column if isinstance(column, list) else column.tolist()
+    return [None if cell != cell else cell for cell in cells]
+
+
+def _kind(given: Any) -> str:
+    kind = type(given)
+    return f"a {kind.__name__} ({kind.__module__.split('.')[0]})" if given is not None else "None"
+
+
+def _from_array(given: Any) -> pd.DataFrame:
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        problem = "the array holds something other than numbers"
+        raise InputError(problem, where="readings", remedy=WANTED) from None
+    if array.ndim != 2:
+        problem = f"the array has {array.ndim} dimensions, not 2"
+        raise InputError(problem, where="readings", remedy=WANTED)
+    return pd.DataFrame(array)
+
+
+def _from_xarray(given: Any) -> tuple[pd.DataFrame, Back]:
+    """Two dimensions, of which one is the time: by its type or by its name, else the first."""
+    if given.ndim != 2:
+        problem = f"the DataArray has the dimensions {', '.join(map(str, given.dims))}"
+        remedy = "Give two, a time and a sensor; stack the others"
+        raise InputError(problem, where="readings", remedy=remedy)
+    dated = [d for d in given.dims if d in given.coords and given[d].dtype.kind == "M"]
+    named = [d for d in given.dims if str(d).lower() in TIME_NAMES]
+    time = next(iter([*dated, *named, given.dims[0]]))
+    turned = given.transpose(time, ...)
+
+    def back(table: pd.DataFrame) -> Any:
+        return turned.copy(data=table.to_numpy()).transpose(*given.dims)
+
+    return turned.to_pandas().rename_axis(columns=None), back

@@ -1,0 +1,171 @@
+"""Frames of every kind go in, and the same kind comes back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.model_selection import cross_val_score
+
+from flfl import FLFL, recover
+from flfl.datasets.synthetic import synthesize
+from flfl.errors import InputError
+from flfl.estimators.base import BaseRecoverer
+from flfl.evaluation import evaluate
+from flfl.methods import find
+
+TIMES = pd.date_range("2024-01-01", periods=60, freq="h", name="time")
+
+
+def wide():
+    t = np.arange(60.0)
+    frame = pd.DataFrame({name: np.sin(t / 7 + i) for i, name in enumerate("abc")}, TIMES)
+    frame.iloc[10:13, 0] = frame.iloc[20, 1] = np.nan
+    return frame
+
+
+EXPECTED = wide().interpolate().to_numpy()
+
+
+def long():
+    return wide().reset_index().melt("time", var_name="station", value_name="value").dropna()
+
+
+class TestPolars:
+    @pytest.fixture
+    def polars(self):
+        return pytest.importorskip("polars")
+
+    def test_wide(self, polars):
+        given = polars.from_pandas(wide().reset_index())
+        result = recover(given, method="linear")
+        for part in (result.values, result.flags, result.lower, result.upper, result.reasons):
+            assert isinstance(part, polars.DataFrame)
+            assert part.columns == ["time", "a", "b", "c"]
+            assert part["time"].equals(given["time"])
+        np.testing.assert_allclose(result.values.drop("time").to_numpy(), EXPECTED, rtol=2e-3)
+        assert result.flags["a"][11] == "recovered"
+        assert result.count("recovered") == 4
+        assert result.summary()["slots"] == 60
+
+    def test_missing_is_null_and_stays_so_where_refused(self, polars):
+        given = polars.from_pandas(wide().reset_index())
+        result = recover(given, method="linear", max_gap=2)
+        assert result.values["a"][11] is None
+
+    def test_long_and_lazy(self, polars):
+        given = polars.from_pandas(long())
+        for one in (given, given.lazy()):
+            result = recover(one, method="linear")
+            assert isinstance(result.values, polars.DataFrame)
+            assert set(result.values.columns) == {"time", "a", "b", "c"}
+
+    def test_it_can_be_saved_and_shown(self, polars, tmp_path):
+        result = recover(polars.from_pandas(wide().reset_index()), method="linear")
+        result.save(tmp_path / "filled.csv", tmp_path / "flags.csv")
+        assert pd.read_csv(tmp_path / "filled.csv").shape == (60, 4)
+        assert "60 slots" in repr(result)
+
+    def test_the_estimator(self, polars):
+        given = polars.from_pandas(wide().reset_index())
+        filled = FLFL(effort="quick").fit(given).transform(given)
+        assert isinstance(filled, polars.DataFrame)
+        assert filled.columns == given.columns
+        assert filled["a"].null_count() == 0
+
+
+def test_an_arrow_table():
+    pa = pytest.importorskip("pyarrow")
+    result = recover(pa.Table.from_pandas(wide().reset_index()), method="linear")
+    assert isinstance(result.values, pa.Table)
+    assert result.values.column_names == ["time", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_xarray(turned):
+    xarray = pytest.importorskip("xarray")
+    given = xarray.DataArray(
+        wide().to_numpy(), {"time": TIMES.to_numpy(), "sensor": list("abc")}, ("time", "sensor")
+    )
+    given = given.T if turned else given
+    result = recover(given, method="linear")
+    assert isinstance(result.values, xarray.DataArray)
+    assert result.values.dims == given.dims
+    filled = result.values.transpose("time", "sensor").to_numpy()
+    np.testing.assert_allclose(filled, EXPECTED, rtol=2e-3)
+
+
+def test_a_long_frame_of_pandas():
+    result = recover(long(), method="linear")
+    assert list(result.values.columns) == ["a", "b", "c"]
+    np.testing.assert_allclose(result.values.to_numpy(), EXPECTED, rtol=2e-3)
+
+
+def test_a_path_and_how_to_read_it(tmp_path):
+    path = tmp_path / "a.csv"
+    wide().fillna(-77).to_csv(path)
+    result = recover(str(path), method="linear", reading={"sentinels": [-77]})
+    assert result.count("recovered") == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "None is no table"),
+        (3, "a int"),
+        ({"a": [1, 2]}, "a dict"),
+        (np.zeros(4), "1 dimensions"),
+        ([["x", "y"]], "other than numbers"),
+    ],
+)
+def test_what_is_no_table(given, words):
+    with pytest.raises(InputError, match=words):
+        recover(given)
+
+
+def test_cross_validation_says_why_not():
+    values = wide().to_numpy()
+    for table in (wide(), values):
+        with pytest.raises(InputError, match="cross_val_score"):
+            cross_val_score(FLFL(effort="quick"), table, cv=2, error_score="raise")
+
+
+class Halves(BaseRecoverer):
+    """Half of each sensor's mean: a bad method, but one's own."""
+
+    def __init__(self, share=0.5):
+        self.share = share
+
+    def _estimate(self, Y, positions, sensors):
+        return np.broadcast_to(self.share * np.nanmean(Y, axis=1, keepdims=True), Y.shape).copy()
+
+
+class TestMethodsOfOnesOwn:
+    @pytest.mark.parametrize("method", [Halves, Halves(0.5)])
+    def test_a_class_or_an_object(self, method, tmp_path):
+        result = recover(wide(), method=method)
+        assert result.method == "Halves"
+        assert result.values.iloc[11, 0] == pytest.approx(0.5 * wide()["a"].mean())
+        assert set(result.scores) == {"Halves", "alone", "linear"}
+        pytest.importorskip("bokeh")
+        result.to_html(tmp_path / "page.html")
+
+    def test_options_and_parameters(self):
+        assert recover(wide(), method=Halves, options={"share": 0.0}).values.iloc[11, 0] == 0
+        assert recover(wide(), method=Halves(0.0)).values.iloc[11, 0] == 0
+
+    def test_any_imputer(self):
+        result = recover(wide(), method=KNNImputer(n_neighbors=2))
+        expected = KNNImputer(n_neighbors=2).fit_transform(wide())
+        np.testing.assert_array_equal(result.values, expected)
+        assert recover(wide(), method=SimpleImputer).method == "SimpleImputer"
+
+    def test_they_are_evaluated_beside_others(self):
+        table, sensors = synthesize(5, 120, rank=2, rng=np.random.default_rng(0))
+        rows = evaluate(table, sensors, rates=[0.5], methods=["linear", Halves(), KNNImputer()])
+        assert [row.method for row in rows] == ["linear", "Halves", "KNNImputer"]
+        assert all(np.isfinite(row.mae) for row in rows)
+
+    @pytest.mark.parametrize("thing", [3, object(), str])
+    def test_what_is_no_method(self, thing):
+        with pytest.raises(InputError, match="no method"):
+            find(thing)
