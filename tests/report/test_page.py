@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -219,3 +220,64 @@ def test_suspicions_and_slots_that_nobody_observed_are_shown(tmp_path):
         assert said.count("are -99.9, far") == 1
         assert "extrapolated, 1.3 % 12" in said
         assert "nobody observed these slots" in said
+
+
+class TestWhatIsAskedFirst:
+    def said(self, tmp_path, result):
+        result.to_html(tmp_path / "page.html")
+        return parts_of(tmp_path / "page.html").visible
+
+    def test_three_answers_stand_at_the_top(self, tmp_path):
+        table, sensors = synthesize(6, 300, rank=2, rng=np.random.default_rng(0))
+        values = table.values.copy()
+        values.iloc[40:260, 3] = np.nan
+        result = recover(values, sensors, method="linear")
+        said = self.said(tmp_path, result)
+        gaps = int(values.isna().sum().sum())
+        places = [
+            said.index(words)
+            for words in ("How much was missing?", f"{gaps:,} of 1,800", "How good is the filling?",
+                          "Where not to trust it?", "filled at " + values.columns[3], "The sensors")
+        ]  # fmt: skip
+        assert places == sorted(places)
+
+    def test_without_a_test_nobody_knows(self, tmp_path):
+        values = np.column_stack([np.sin(np.arange(90) / 9 + i) for i in range(3)])
+        values[10:12, 0] = np.nan
+        said = self.said(tmp_path, recover(values, method="linear", self_test=False))
+        assert "Nobody knows" in said
+
+    def test_the_sensor_shown_first_has_a_telling_gap(self, tmp_path):
+        values = np.column_stack([np.sin(np.arange(400) / 9 + i) for i in range(4)])
+        values[50:, 0] = np.nan
+        values[100:112, 2] = np.nan
+        recover(values, method="linear").to_html(tmp_path / "page.html")
+        scripts = parts_of(tmp_path / "page.html").scripts
+        (data,) = (json.loads(text) for named, text in scripts if named.get("id") == "data")
+        assert data["first"] == 2
+
+
+def test_bars_of_four_methods_stand_beside_each_other():
+    pytest.importorskip("bokeh")
+    from flfl.recovery import GapScore
+    from flfl.report.charts import gap_scores
+
+    ways = ["flfl", "pchip", "linear", "owner"]
+    chart = gap_scores([GapScore(1, 1, 9, dict.fromkeys(ways, 1.0))], ways, "ug/m3")
+    bars = [chart.select_one({"name": f"bars-{i}"}).glyph for i in range(4)]
+    edges = [
+        (bar.x.transform.value - bar.width / 2, bar.x.transform.value + bar.width / 2)
+        for bar in bars
+    ]
+    assert all(left[1] < right[0] for left, right in pairwise(edges))
+    assert edges[0][0] > -0.5
+    assert edges[-1][1] < 0.5
+
+
+def test_coasts_and_borders_are_where_they_should_be():
+    from flfl.report.outlines import outlines
+
+    lines = np.concatenate(outlines(5.0, 54.0, 9.5, 55.5))
+    # Sylt lies off the coast of the North Sea, at 54.9 N and 8.3 E.
+    assert np.hypot(*(lines - [8.3, 54.9]).T).min() < 0.15
+    assert np.hypot(*(lines - [5.5, 54.6]).T).min() > 0.5

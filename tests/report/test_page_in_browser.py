@@ -5,6 +5,7 @@ import base64
 import numpy as np
 import pytest
 
+from flfl.recovery.showing import telling
 from flfl.report.packing import stamps
 from report.browser import Keys, OpenPage, assert_arrived, assert_quiet, assert_shows
 
@@ -13,7 +14,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def big(browser, big_page):
-    return OpenPage(browser, big_page)
+    page = OpenPage(browser, big_page)
+    page.js("flflPage.choose(0)")
+    return page
+
+
+def test_the_sensor_with_the_most_telling_gap_is_shown_first(browser, big_page, big_run):
+    page = OpenPage(browser, big_page)
+    assert page.js("return flflPage.chosen") == telling(big_run[0])[0]
 
 
 def test_every_reading_arrives(big, big_run):

@@ -29,7 +29,7 @@ def telling(result: Recovery) -> tuple[int, int, int]:
     filled, observed = np.isin(flags, FILLED), flags == "observed"
     slots = len(flags)
     best, found = 0.0, (0, 0, 0)
-    longest = max(slots // 20, 12)
+    longest = int(np.clip(slots // 40, 12, 60))
     for i in np.flatnonzero(filled.any(axis=0)).tolist():
         edge = np.diff(filled[:, i].astype(int), prepend=0, append=0)
         starts, ends = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
@@ -38,7 +38,7 @@ def telling(result: Recovery) -> tuple[int, int, int]:
         length = ends - starts
         share = observed[:, i].mean()
         score = np.minimum(length, longest) * (1 + before + after) * share
-        score = np.where(length > 4 * longest, score / 4, score)
+        score = score / np.maximum(length / longest, 1)
         at = int(np.argmax(score))
         if score[at] > best:
             best, found = float(score[at]), (i, int(starts[at]), int(ends[at]) - 1)

@@ -23,6 +23,7 @@ from bokeh.transform import dodge
 from numpy.typing import NDArray
 
 from flfl.recovery import GapScore
+from flfl.report.outlines import outlines
 
 Array = NDArray[np.float64]
 Chart: TypeAlias = figure
@@ -95,6 +96,8 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         y_axis_label=labels[1],
     )
     chart.x_range.range_padding = chart.y_range.range_padding = 0.08
+    if kind == "latlon":
+        _draw_outlines(chart, x, y)
     columns = {"x": x, "y": y, "colour": np.full(len(x), np.nan), "name": [""] * len(x)}
     points = models.ColumnDataSource(columns, name="map-points")
     mapper = models.LinearColorMapper(palette=Cividis256, name="map-colours", low=0, high=1)
@@ -103,6 +106,8 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
         "x", "y", source=points, size=dot, line_width=1, name="map-dots",
         fill_color={"field": "colour", "transform": mapper},
     )  # fmt: skip
+    # The sensors alone say how far the map reaches.
+    chart.x_range.renderers = chart.y_range.renderers = [drawn]
     drawn.nonselection_glyph = drawn.selection_glyph = None
     ring = {"source": _empty("map-ring", "x", "y"), "size": dot + 9, "name": "map-chosen"}
     chart.scatter("x", "y", line_width=3, fill_alpha=0, **ring)
@@ -112,6 +117,20 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
     chart.add_layout(bar, "right")
     points.selected.js_on_change("indices", _event("flfl-map"))
     return chart
+
+
+def _draw_outlines(chart: Chart, x: Array, y: Array) -> None:
+    """Coasts and borders around the sensors, some way beyond them: the map may be wider."""
+    wide, tall = float(np.ptp(x)) or 1.0, float(np.ptp(y)) or 1.0
+    west, east = float(x.min()) - 2 * wide, float(x.max()) + 2 * wide
+    south, north = float(y.min()) - 2 * tall, float(y.max()) + 2 * tall
+    lines = outlines(west, south, east, north)
+    drawn = {
+        "x": [np.round(line[:, 0], 3).tolist() for line in lines],
+        "y": [np.round(line[:, 1], 3).tolist() for line in lines],
+    }
+    source = models.ColumnDataSource(drawn)
+    chart.multi_line("x", "y", source=source, line_width=1, name="map-outline")
 
 
 def series(axis: Axis, unit: str | None) -> Chart:
@@ -198,10 +217,11 @@ def gap_scores(scores: Sequence[GapScore], ways: Sequence[str], unit: str | None
         y_axis_label=_measured("mean absolute error", unit),
     )
     source = models.ColumnDataSource({"gap": labels} | errors)
+    step = 0.84 / max(len(errors), 1)
     for i, name in enumerate(errors):
         bars = chart.vbar(
-            x=dodge("gap", 0.27 * (i - (len(errors) - 1) / 2), range=chart.x_range),
-            top=name, source=source, width=0.24, line_width=0, name=f"bars-{i}",
+            x=dodge("gap", step * (i - (len(errors) - 1) / 2), range=chart.x_range),
+            top=name, source=source, width=0.9 * step, line_width=0, name=f"bars-{i}",
         )  # fmt: skip
         tips = [("gap", "@gap"), (name, f"@{{{name}}}{{0.[000]}}")]
         chart.add_tools(models.HoverTool(renderers=[bars], tooltips=tips, visible=False))

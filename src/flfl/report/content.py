@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from flfl.io.columns import listing
 from flfl.io.sensors import Sensors
-from flfl.io.table import FLAGS, Table
+from flfl.io.table import FILLED, FLAGS, Table
 from flfl.methods import Method, described
 from flfl.recovery import Recovery
 from flfl.recovery.rules import fault_notes
 from flfl.recovery.selftest import ALONE, SITE, span
+from flfl.recovery.showing import WAYS
 
 Rows = list[tuple[str, ...]]
-WAYS = {"alone": "sensor alone (pchip)", "linear": "sensor alone (linear)", "site": "site alone"}
 
 
 def count(number: int, noun: str) -> str:
@@ -116,9 +118,10 @@ def content_of(
     first, last = (_when(table.values.index[i]) for i in (0, -1))
     return {
         "title": title or (table.source.path.name if table.source else "Recovered readings"),
-        "subtitle": f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        "subtitle": f"{count(summary['sensors'], 'sensor')} of {count(summary['sites'], 'owner')},"
         f" {count(summary['slots'], 'slot')} from {first} to {last}",
         "verdict": [text for text in said if text],
+        "answers": [_missing(result, summary), _quality(result), _doubts(result, summary)],
         "suspicious": [one.sentence for one in result.suspicious],
         "treated": treated,
         "extrapolated": summary["extrapolated"],
@@ -150,6 +153,72 @@ def content_of(
             ("Seconds", f"{result.seconds:.1f}"),
         ],
     }
+
+
+def _missing(result: Recovery, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """How much was missing, and what became of it."""
+    cells = summary["sensors"] * summary["slots"]
+    gaps = cells - summary["observed"]
+    filled = summary["recovered"] + summary["extrapolated"]
+    said = [f"{gaps:,} of {cells:,} values were missing. {filled:,} were filled."]
+    if summary["refused"]:
+        why = "; ".join(f"{reason} ({n:,})" for reason, n in summary["refusals"].items())
+        said.append(f"{summary['refused']:,} were left empty: {why}.")
+    large = f"{100 * gaps / max(cells, 1):.1f} %"
+    return {"question": "How much was missing?", "large": large, "said": said}
+
+
+def _quality(result: Recovery) -> dict[str, Any]:
+    """How far the filled values are off, beside other ways to fill them."""
+    question = "How good is the filling?"
+    if not result.scores:
+        said = ["Nobody knows: too few readings could be hidden to try it."]
+        return {"question": question, "large": "", "said": said}
+    (_, ours), *others = result.scores.items()
+    unit = f" {result.unit}" if result.unit else ""
+    hidden = sum(score.count for score in result.by_sensor)
+    said = [f"So far off, on average, were {hidden:,} readings that were hidden and filled again."]
+    ways = [f"{WAYS.get(name, name)} {figure(s['mae'], 3)}" for name, s in others]
+    said += [f"Other ways: {', '.join(ways)}."] if ways else []
+    inside = ours.get("coverage", math.nan)
+    if math.isfinite(inside):
+        said.append(f"{100 * inside:.0f} % of them lay inside the interval that was given.")
+    return {"question": question, "large": f"± {figure(ours['mae'], 3)}{unit}", "said": said}
+
+
+def _doubts(result: Recovery, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the filling deserves least trust."""
+    flags = result.flags.to_numpy()
+    share = np.isin(flags, FILLED).mean(axis=0)
+    names = [str(name) for name in result.values.columns]
+    said = []
+    if (share > 0.5).any():
+        most = [names[i] for i in np.argsort(-share) if share[i] > 0.5]
+        said.append(f"More than half of the values are filled at {listing(most, 4)}.")
+    first = next(iter(result.scores), "")
+    tested = (s.mae.get(first, math.nan) if s.count else math.nan for s in result.by_sensor)
+    errors = np.array([*tested])
+    if np.isfinite(errors).any():
+        usual = float(np.nanmedian(errors))
+        worse = [i for i in np.argsort(-np.nan_to_num(errors)) if errors[i] > 2 * usual]
+        if worse:
+            shown = [f"{names[i]} ({figure(errors[i], 2)})" for i in worse]
+            said.append(f"The error is more than twice the usual one at {listing(shown, 4)}.")
+        untested = [n for n, e, s in zip(names, errors, share, strict=True) if s and np.isnan(e)]
+        said += [f"Not tried out: {listing(untested, 4)}."] if untested else []
+    gaps = [(one.mae.get(first, math.nan), one) for one in result.by_gap_length]
+    if gaps and result.scores:
+        error, worst = max(gaps, key=lambda pair: pair[0])
+        if error > 1.3 * result.scores[first]["mae"]:
+            said.append(f"Gaps of {span(worst)} are off by {figure(error, 3)}.")
+    if summary["extrapolated"]:
+        said.append(f"{summary['extrapolated']:,} values are in slots that nobody observed.")
+    if summary["suspicious"]:
+        said.append("Some readings are probably faults; see below.")
+    said = said or [
+        "Nothing stands out: no sensor is mostly filled, none is much worse than others."
+    ]
+    return {"question": "Where not to trust it?", "large": "", "said": said}
 
 
 def _when(place: object) -> str:
@@ -184,7 +253,7 @@ def _tiles(result: Recovery, summary: Mapping[str, Any]) -> Rows:
         tiles.append((figure(ours["mae"]), "mean absolute error, hidden readings"))
         others = [SITE] if SITE in result.scores else list(ALONE)
         best = min(result.scores[name]["mae"] for name in others)
-        whose = "site" if SITE in result.scores else "sensor"
+        whose = "owner" if SITE in result.scores else "sensor"
         tiles.append((figure(best), f"the same, each {whose} alone"))
     added = summary["added_error"]["median"]
     if math.isfinite(added):

@@ -16,6 +16,7 @@ from flfl.io.files import write_files
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.recovery import Recovery
+from flfl.recovery.showing import telling
 from flfl.report.content import content_of
 from flfl.report.packing import coverage, flag_codes, pack, runs, stamps
 
@@ -88,7 +89,7 @@ def _render(result: Recovery, table: Table, sensors: Sensors, content: dict[str,
         drawn["gaps"] = charts.gap_scores(result.by_gap_length, content["methods"], table.unit)
     packed = pack(result.values.to_numpy(), codes, result.lower.to_numpy(), result.upper.to_numpy())
     slots = {"runs": runs(places), "isTime": axis.is_time}
-    data = packed | {"slots": slots, "sensors": content["sensors"]}
+    data = packed | {"slots": slots, "sensors": content["sensors"], "first": telling(result)[0]}
     pages = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -32,7 +32,8 @@ class Charts {
     this.#style("draw-band", { fill_color: "recovered" }, { fill_alpha: 0.22 });
     this.#style("draw-refused", { fill_color: "hatch", hatch_color: "hatch" }, { fill_alpha: 0.12, hatch_alpha: 0.5 });
     this.#style("draw-extrapolated", { fill_color: "recovered" }, { fill_alpha: 0.08 });
-    for (let i = 0; i < 3; i++) this.#style(`bars-${i}`, { fill_color: `way-${i}` });
+    for (let i = 0; i < 5; i++) this.#style(`bars-${i}`, { fill_color: `way-${i}` });
+    this.#style("map-outline", { line_color: "coast" });
     this.#style("map-dots", { line_color: "ink" });
     this.#style("map-chosen", { line_color: "recovered" });
     this.model("heat-colours").palette = heatPalette();
@@ -94,9 +95,10 @@ class Charts {
     points.selected.indices = [];
   }
 
-  colourMap(sensors, values, show) {
+  colourMap(sensors, values, show, title) {
     const points = this.model("map-points");
     if (!points) return;
+    this.model("map-bar").title = title;
     points.data = {
       ...points.data,
       colour: Float64Array.from(values, (value) => value ?? NaN),

@@ -19,7 +19,7 @@ class Page {
     page.setTheme(preferredTheme());
     page.listen();
     page.colourMap(data.sensors.some((one) => one.hidden) ? "error" : "share");
-    page.choose(0);
+    page.choose(data.first);
     return page;
   }
 
@@ -90,7 +90,9 @@ class Page {
     if (control) control.value = by;
     const values = this.sensors.map((one) => (error ? one.errors[0] ?? null : one.share));
     const percent = (share) => `${(100 * share).toFixed(1)} %`;
-    this.charts.colourMap(this.sensors, values, error ? short : percent);
+    const unit = this.sensors[0].unit;
+    const title = error ? `error${unit ? ` (${unit})` : ""}` : "share filled";
+    this.charts.colourMap(this.sensors, values, error ? short : percent, title);
   }
 
   setTheme(theme) {
