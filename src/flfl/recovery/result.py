@@ -231,10 +231,10 @@ class Recovery:
         return showing.plot_scores(self._own, ax)
 
     def to_long(self) -> pd.DataFrame:
-        """One row for each cell: time, sensor, value, flag, lower, upper, reason."""
+        """One row for each cell: time, sensor, value, flag, lower, upper, method, reason."""
         own = self._own
         parts = {"value": own.values, "flag": own.flags, "lower": own.lower, "upper": own.upper,
-                 "reason": own.reasons}  # fmt: skip
+                 "method": own.methods, "reason": own.reasons}  # fmt: skip
         index, sensors = own.values.index, [str(name) for name in own.values.columns]
         long = {name: frame.to_numpy().T.ravel() for name, frame in parts.items()}
         time = {"time": np.tile(np.arange(len(index)), len(sensors))}
