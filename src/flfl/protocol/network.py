@@ -376,8 +376,8 @@ def infer(network: Network) -> Inferred:
         sensible = False
     if sensible:
         return found
-    nothing = smooth(np.zeros_like(information), np.zeros_like(vector), network.dynamics)
-    return Inferred(network, 0 * nothing.cov, 0 * nothing.mean, nothing, network.dynamics)
+    nothing = np.zeros_like(information), np.zeros_like(vector)
+    return Inferred(*nothing, smooth(*nothing, network.dynamics), network.dynamics)
 
 
 def _smoothed(network: Network, information: Array, vector: Array) -> Inferred:
