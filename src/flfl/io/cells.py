@@ -21,7 +21,8 @@ Censored = Literal["missing", "half"]
 Decimal = Literal["auto", "point", "comma"]
 
 # What pandas reads as missing, in lower case; first as most files write it.
-_QUICK_MARKS = pa.array(["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"])
+QUICK_MARKS = ["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"]
+_QUICK_MARKS = pa.array(QUICK_MARKS)
 _MISSING_MARKS = (
     "", "-", "--", "---", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
     "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
@@ -57,6 +58,11 @@ def to_numbers(
         remedy = "Remove the column, or turn it into numbers"
         raise columns.error(f"the column holds {kind}, not numbers", remedy, column=column)
     nothing = pa.scalar(None, pa.string())
+    try:
+        # Nothing is missing, or the reader of the format has told so already.
+        return _cast(array, decimal)
+    except pa.ArrowInvalid:
+        pass
     try:
         return _cast(pc.if_else(pc.is_in(array, _QUICK_MARKS), nothing, array), decimal)
     except pa.ArrowInvalid:
@@ -176,13 +182,16 @@ def clean(
     columns: Columns, which: Sequence[int], values: Array, sentinels: Sequence[float]
 ) -> list[str]:
     """Refuse an infinite reading, set sentinels in ``values`` (columns x rows) to NaN, say so."""
-    infinite = np.argwhere(np.isinf(values))
-    if len(infinite):
-        sensor, row = infinite[0].tolist()
+    if not values.size:
+        return []
+    low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
+    if np.isinf(low) or np.isinf(high):
+        sensor, row = np.argwhere(np.isinf(values))[0].tolist()
         remedy = "Leave the cell empty if the reading is missing"
         raise columns.error("the reading is infinite", remedy, row, column=which[sensor])
     notes = []
-    for sentinel in sentinels:
+    # Most tables hold none: their least and greatest reading tell.
+    for sentinel in (number for number in sentinels if low <= number <= high):
         found = values == sentinel
         if count := int(found.sum()):
             values[found] = np.nan

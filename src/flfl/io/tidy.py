@@ -98,7 +98,7 @@ def _unit_row(columns: Columns) -> Columns:
     """Units from a first row that names them, or from names such as ``a (ug/m3)``."""
     if len(columns.arrays[0]) < 2:
         return columns
-    first, *rest = (str(array[0]).strip() for array in columns.arrays)
+    first, *rest = (str(array[0].as_py() or "").strip() for array in columns.arrays)
     named = [cell for cell in rest if cell]
     if named and _UNIT_LABEL.fullmatch(first) and all(map(_UNIT.fullmatch, named)):
         sliced = tuple(array.slice(1) for array in columns.arrays)

@@ -33,6 +33,7 @@ from flfl.methods import Method, find
 from flfl.protocol.finish import published
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import selftest
+from flfl.recovery.progress import bar
 from flfl.recovery.result import Recovery
 from flfl.recovery.rules import NO_ESTIMATE, Rules, caution, fault_notes, treated
 from flfl.recovery.selftest import SITE
@@ -68,6 +69,7 @@ def recover(
     self_test: bool = True,
     warm_start: Remembered | None = None,
     progress: Callable[[int, int], None] | None = None,
+    verbose: int = 1,
 ) -> Recovery:
     """Fill the gaps of a time x sensor table.
 
@@ -109,6 +111,8 @@ def recover(
         slots are fitted, in a few rounds (``flfl`` only).
     progress : callable, optional
         Called with (done, total) after every round.
+    verbose : int
+        0: no bar is drawn in a notebook or a terminal (by tqdm, where it is installed).
 
     Examples
     --------
@@ -163,7 +167,9 @@ def recover(
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     fit = partial(_fit, way, seed, given, network, table.grid, hooks)
-    model = fit(table.values)
+    with bar(progress, verbose) as told:
+        hooks["progress"] = told
+        model = fit(table.values)
     label = SITE if method == "alone" else "flfl" if method.startswith("flfl") else method
     again = fit if self_test else None
     test = selftest.self_test(table, model, label, rules, seed, again)

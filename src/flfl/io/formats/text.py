@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from flfl.errors import InputError
-from flfl.io.cells import is_plain_number
+from flfl.io.cells import QUICK_MARKS, is_plain_number
 from flfl.io.columns import Columns, Dialect
 from flfl.io.files import Writer
 from flfl.io.times import looks_like_date
@@ -29,7 +29,7 @@ Refuse = Callable[[str, str, int | None], InputError]
 """The refusal of a line: what is wrong, the remedy, and the line."""
 # Lines looked at for the header and for what stands below the table; bytes parsed at a time, more
 # than any row and few of the whole.
-_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK = 50, 20, 1 << 24
+_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK, _MANY = 50, 20, 1 << 24, 60
 _SUMMARIES = re.compile(
     r"(mean|average|avg|median|min|minimum|max|maximum|sum|total|std|stdev|count|n|mittel(wert)?"
     r"|summe|gesamt|anzahl|moyenne|somme|media|promedio|suma|máximo|mínimo)\W*",
@@ -106,13 +106,17 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         raise refuse("the file has a header but no rows", "Give a file with readings")
     names, delimiter = frame.names, frame.delimiter
     keys = [str(position) for position in range(len(names))]
+    # So many columns are sensors: their gaps are found while the cells are split.
+    wide = len(names) > _MANY
     try:
         size, types = min(len(body), _BLOCK), dict.fromkeys(keys, pa.string())
         columns = pa_csv.read_csv(
             pa.BufferReader(body),
             pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
             pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
-            pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+            pa_csv.ConvertOptions(
+                column_types=types, strings_can_be_null=wide, null_values=QUICK_MARKS
+            ),
         ).columns
     except pa.ArrowInvalid as error:
         rows = csv_rows(bare, delimiter, frame.first_line - 1)
@@ -131,7 +135,10 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         path=path,
         names=names,
         # Column by column, so that the file is never held twice.
-        arrays=tuple(columns.pop(0).combine_chunks() for _ in names),
+        arrays=tuple(
+            pc.fill_null(array, "") if i < 2 and wide else array
+            for i, array in enumerate(columns.pop(0).combine_chunks() for _ in names)
+        ),
         format="csv",
         place=line,
         dialect=Dialect(
