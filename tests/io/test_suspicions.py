@@ -147,6 +147,10 @@ class TestRealLife:
         values[77, 0] = 4321.0
         assert faults(values) == {}
 
+    def test_multiples_of_one_series(self) -> None:
+        t = np.arange(200.0)
+        assert faults(np.column_stack([np.sin(t / 9) * i + i for i in range(1, 5)])) == {}
+
     def test_all_sensors_constant(self) -> None:
         assert faults(np.zeros((100, 4))) == {}
 

@@ -300,6 +300,9 @@ def _two_levels(level: Array) -> tuple[Mask, float, float, float, Mask] | None:
     # Otsu's threshold: the split with the largest variance between its sides.
     split = int(np.argmax(k * (n - k) * apart**2))
     middle = (ordered[split] + ordered[split + 1]) / 2
+    # Sensors that are multiples of each other differ by rounding alone.
+    if not ordered[split] < middle < ordered[split + 1]:
+        return None
     high, steps = y > middle, np.abs(np.diff(y))
     jumps = np.flatnonzero(np.diff(high.astype(int)))
     if len(jumps) > 2 or min(split + 1, n - split - 1) < 2:
