@@ -51,17 +51,3 @@ def test_a_sensor_without_readings_stays_unknown() -> None:
     undone = scaling.undo(np.zeros((2, 2)))
     assert np.isnan(undone[0]).all()
     np.testing.assert_array_equal(undone[1], [2.0, 2.0])
-
-
-@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
-def test_one_scale_for_all_is_the_spread_about_the_own_means(unit):
-    values = unit * np.array([[1.0, 3.0, np.nan], [5.0, 5.0, 5.0], [-10.0, 0.0, 10.0]])
-    scaling = Scaling.common(values)
-    expected = unit * np.sqrt((1 + 1 + 0 + 100 + 0 + 100) / 8)
-    np.testing.assert_allclose(scaling.scale, expected)
-    np.testing.assert_allclose(scaling.undo(scaling.apply(values)), values)
-
-
-def test_nothing_varies():
-    assert Scaling.common(np.full((2, 3), 0.1)).scale.tolist() == [1.0, 1.0]
-    assert Scaling.common(np.zeros((2, 3))).scale.tolist() == [1.0, 1.0]

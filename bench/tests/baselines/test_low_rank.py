@@ -14,6 +14,7 @@ from flfl_bench.baselines.tvgs import TVGS
 from flfl_bench.maths.autoregression import Autoregression
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values
+from flfl_bench.maths.scaling import common_scaling
 
 
 def table(seed=0, slots=300, sensors=8, rank=2, hidden=0.5):
@@ -61,7 +62,7 @@ def test_lrds_is_lower_than_anything_near_it_and_tvgs_without_shrinkage():
     _, seen = table(slots=60)
     alpha, shrinkage = 0.1, 0.02
     model = LRDS(alpha=alpha, shrinkage=shrinkage, tolerance=1e-9, steps=3000).fit(seen)
-    scaling = Scaling.common(seen.T)
+    scaling = common_scaling(seen.T)
     Y, best = scaling.apply(seen.T), scaling.apply(model.estimates_.T)
     L, tau = laplacian(gaussian_weights(None, 10, size=8)), shrinkage * noise_edge(Y.shape)
 

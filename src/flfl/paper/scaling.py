@@ -45,24 +45,6 @@ class Scaling:
         center = np.where(count > 0, mean * unit, np.nan)
         return cls(center=center, scale=np.where(scale > 0, scale, 1.0))
 
-    @classmethod
-    def common(cls, values: NDArray[np.float64]) -> Scaling:
-        """Each sensor's own mean, and one scale for all: sensors that vary more still do.
-
-        Examples
-        --------
-        >>> Scaling.common(np.array([[1.0, 3.0, np.nan], [-7.0, 0.0, 7.0]])).scale
-        array([4.47..., 4.47...])
-        """
-        center = cls.fit(values).center
-        spread = values - center[:, None]
-        largest = float(np.nanmax(np.abs(spread)))
-        # Where nothing varies any scale will do, but one made of rounding errors.
-        if largest <= 1e-14 * float(np.nanmax(np.abs(values))):
-            return cls(center, np.ones_like(center))
-        scale = largest * float(np.sqrt(np.nanmean(np.square(spread / largest))))
-        return cls(center, np.full_like(center, scale))
-
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scale sensors x slots; NaN stays NaN."""
         return (values - self.center[:, None]) / self.scale[:, None]

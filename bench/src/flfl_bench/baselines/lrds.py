@@ -12,9 +12,9 @@ from flfl.estimators.interpolation import interpolate
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
-from flfl.paper.scaling import Scaling
 from flfl_bench.maths.graphs import gaussian_weights
 from flfl_bench.maths.low_rank import noise_edge, shrink_singular_values
+from flfl_bench.maths.scaling import common_scaling
 from flfl_bench.maths.smooth_recovery import recover_smooth
 
 _PENALTY = 0.05
@@ -57,7 +57,7 @@ class LRDS(BaseRecoverer):
     steps: Count = 100
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        scaling = Scaling.common(Y)
+        scaling = common_scaling(Y)
         scaled = scaling.apply(Y)
         L = laplacian(gaussian_weights(sensors.coordinates, self.n_neighbors, size=len(Y)))
         data = Observed.of(scaled, ~np.isnan(Y))

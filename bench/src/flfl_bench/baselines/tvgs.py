@@ -11,8 +11,8 @@ from flfl.estimators.base import Array, BaseRecoverer
 from flfl.io.sensors import Sensors
 from flfl.paper.graph import laplacian
 from flfl.paper.objective import Observed
-from flfl.paper.scaling import Scaling
 from flfl_bench.maths.graphs import gaussian_weights
+from flfl_bench.maths.scaling import common_scaling
 from flfl_bench.maths.smooth_recovery import recover_smooth
 
 
@@ -46,7 +46,7 @@ class TVGS(BaseRecoverer):
     tolerance: Share = 1e-06
 
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
-        scaling = Scaling.common(Y)
+        scaling = common_scaling(Y)
         data = Observed.of(scaling.apply(Y), ~np.isnan(Y))
         W = gaussian_weights(sensors.coordinates, self.n_neighbors, size=len(Y))
         X = recover_smooth(
