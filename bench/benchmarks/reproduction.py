@@ -31,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE, FOLDER = DOCS / "reproduction.md", DOCS / "results" / "reproduction"
 OURS = "flfl-paper"
 BASELINES = ["rfrec", "fesog", "fedmf", "fedrec++", "metamf"]
-CHANGES = ["known entries only", "rank 10", "no momentum"]
+CHANGES = ["known entries only", "rank 10", "no momentum", "four regions"]
 SMOOTHNESS = {
     "no smoothness": "none", "spatial only": "spatial", "temporal only": "temporal", OURS: "both",
 }  # fmt: skip
@@ -88,7 +88,7 @@ def cost(rows: Rows) -> Grid:
 
 
 def changes(rows: Rows) -> Grid:
-    """What each of the three things that decide is worth, on the masks that all have."""
+    """What each thing that decides is worth, on the masks that all have."""
     table = statistics.paired_scores(rows[rows["label"].isin([OURS, *CHANGES])])
     lines = []
     for (name, _, rate), line in sorted(table.iterrows(), key=lambda one: one[0]):

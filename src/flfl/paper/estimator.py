@@ -86,7 +86,8 @@ class PaperFLFL(BaseRecoverer):
         Neighbours of a sensor in its region's graph (Top_k), and what is done to that graph, which
         need not be symmetric as printed: 8 and ``mean``, or 3 and ``none`` (prompt).
     n_regions : int, optional
-        Regions to find from the coordinates: one, or one for about 8 sensors (prompt).
+        Regions to find from the coordinates where no sites are given: one, or one for about 8
+        sensors (prompt). Whoever shares a region can compute each other's estimates.
     random_state : int
         The seed.
 
