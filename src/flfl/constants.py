@@ -124,7 +124,7 @@ SITE_FACTOR, SITE_CHUNK, SITE_OVERLAP = 2.5, 64, 12
 
 SITE_GROUP = 16
 """Sensors of a joint model at the most."""
-LEARN_SLOTS = 3000
+LEARN_SLOTS = 2000
 """Slots of a longer table on which models are learned at home (for speed)."""
 FOLLOW_STEPS = 2
 """Regressions of clean readings on what the network says, each with the noise of the last."""
