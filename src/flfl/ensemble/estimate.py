@@ -50,10 +50,16 @@ class Units:
         """Readings in model units, zero where unknown (m, N)."""
         return np.where(known, self.forward(np.where(known, raw, 0.0)), 0.0)
 
-    def back(self, X: Array, at: tuple[Index, Index] | None = None) -> Array:
-        """Model units to readings (m, N), or those of the entries ``at`` (n,)."""
-        offset = self.offset if at is None else self.offset[at]
-        return BACKWARD[self.transform](X * self.scale + offset)
+    def back(self, X: Array, limits: tuple[Array, Array] | None = None) -> Array:
+        """Model units to readings (m, N), between ``limits`` of readings (m, 1) each.
+
+        They are kept before the transform is undone: it may blow up what lies beyond them.
+        """
+        if limits is None:
+            return BACKWARD[self.transform](X * self.scale + self.offset)
+        low, high = limits
+        inside = np.clip(X, self.forward(low), self.forward(high))
+        return np.clip(BACKWARD[self.transform](inside * self.scale + self.offset), low, high)
 
 
 @dataclass(frozen=True)
@@ -143,11 +149,10 @@ def stack(home: Home, frame: Frame, rng: np.random.Generator) -> Stack:
         errors = np.clip(X[:, home.held] - truth, -most, most)
     judged = _judge(errors, lengths, near, names)
     honest, estimate = _stacked(home, errors, judged, (fit, X), (final, Z))
-    rows, slots = np.nonzero(home.held)
     return Stack(
         frame,
-        np.clip(frame.units.back(estimate), low, high),
-        np.clip(frame.before.back(honest, (rows, slots)), low[rows, 0], high[rows, 0]),
+        frame.units.back(estimate, (low, high)),
+        frame.before.back(honest, (low, high))[home.held],
         calm,
         (scale_features(fit, X), scale_features(final, Z)),
         (fit.bins, final.bins),
@@ -214,7 +219,7 @@ def _stacked(
     before: tuple[Candidates, Array],
     after: tuple[Candidates, Array],
 ) -> tuple[Array, Array]:
-    """The stack at the held-out readings (n,), honestly, and everywhere (m, N), in model units.
+    """The stack at the held-out readings, honestly, and everywhere, (m, N) in model units.
 
     ``errors`` (C, n) are those of the held-out readings; ``before`` and ``after`` candidates
     without and with them, and their values with the trees' own. Each half of time is judged by
@@ -229,7 +234,8 @@ def _stacked(
         at = rows[part], near[part]
         own = stacking.local_weights(errors[:, part], weight[part], at, m, network, scale)
         weights.append(own)
-    honest = np.empty(len(rows))
+    found, honest = np.empty(len(rows)), np.zeros(held.shape)
     for use, W in ((~half, weights[0]), (half, weights[1])):
-        honest[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], near[use]])
+        found[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], near[use]])
+    honest[held] = found
     return honest, np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[final.bins]])

@@ -173,5 +173,5 @@ def _intervals(home: Home, mixed: Mixed, last: Stack) -> tuple[Array, Array, Mas
         hit[use] = (least <= error[use]) & (error[use] <= most)
     found = learn(np.ones(len(half), bool))
     limits = interval(units.forward(mixed.estimate), last.features[1], last.near[1], found)
-    lower, upper = (np.clip(units.back(end), low, high) for end in limits)
+    lower, upper = (units.back(end, (low, high)) for end in limits)
     return lower, upper, hit
