@@ -7,7 +7,7 @@ from flfl.protocol.client import Client
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.finish import finish_run
-from flfl.protocol.network import shared_posterior
+from flfl.protocol.network import together
 from flfl.protocol.owner import Owner
 from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
@@ -40,13 +40,13 @@ def in_one_process(coordinator, sites, folder):
     grid = agreement.grid
     sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {owner.name: read_source(owner.readings, grid) for owner in owners}
-    clients, traffic, infer = {}, Traffic(), shared_posterior()
+    clients, traffic, once = {}, Traffic(), together()
     for owner in owners:
         secret = home.secret(home.copies_folder(owner) / home.SECRET)
         table = home.table_of(taken[owner.name], owner.name, agreement)
         made = Owner(table, Copier(secret, CopyStore()), home.floor_of(owner))
-        clients[owner.name] = Client(made, agreement.plan, hiding.get(owner.name), infer)
-    run = Coordination(agreement.plan, grid.positions(), traffic, infer=infer)
+        clients[owner.name] = Client(made, agreement.plan, hiding.get(owner.name), once)
+    run = Coordination(agreement.plan, grid.positions(), traffic, once=once)
     parties = [Site(name, own, PROTOCOL, hiding.get(name)) for name, own in clients.items()]
     local.run(Coordinator(run.program(), PROTOCOL, names, {}, security=sums), parties, traffic)
     Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
