@@ -56,7 +56,7 @@ def fit_joint(
     """
     (m, N), scale = R.shape, _scale(R, J)
     Z = np.where(J, R, 0.0) / scale
-    groups = alike(Z, J, constants.SITE_GROUP) if joint is None else joint.groups
+    groups = alike(Z, J, group_size(m, N)) if joint is None else joint.groups
     found, made = np.empty((4, m, N)), []
     for n, rows in enumerate(groups):
         Y, known = Z[rows], J[rows]
@@ -72,6 +72,16 @@ def fit_joint(
     mean, loo, loo_var, var = found
     fall = falls(var, cross) if pull else np.empty((m, N, 0), np.float32)
     return Curve(mean, loo, loo_var, fall), Joint(groups, tuple(d for d, _ in made))
+
+
+def group_size(m: int, N: int) -> int:
+    """How many of m sensors a group has at the most: all, where that is little work for N slots.
+
+    >>> group_size(53, 1826), group_size(53, 100), group_size(100, 5000)
+    (53, 16, 16)
+    """
+    little = m**3 * N <= constants.SITE_WORK and m <= min(constants.SITE_MOST, N // 4)
+    return m if little else constants.SITE_GROUP
 
 
 def _scale(R: Array, J: Mask) -> float:
