@@ -7,7 +7,7 @@ import pytest
 
 from flfl.ensemble import boosting, personal
 from flfl.ensemble import candidates as local
-from flfl.ensemble.joint import Curve, Joint
+from flfl.ensemble.joint import Curve, Joint, fit_joint
 from flfl.ensemble.personal import Shared
 from flfl.model import kalman_em
 from flfl.model.state_space import Dynamics
@@ -46,17 +46,19 @@ def part_of(shared, rows):
     )
 
 
-def made_of(Y, J, shared, dynamics=None):
-    return local.candidates(Y, J, curves(Y, J, shared), dynamics)
+def made_of(Y, J, shared, models=(None, None)):
+    site, _ = fit_joint(Y, J, models[0], pull=False)
+    return local.candidates(Y, J, site, curves(Y, J, shared), models[1])
 
 
 def test_no_candidate_sees_its_own_reading(site):
     Y, J, shared, _ = site
     before = made_of(Y, J, shared)
+    models = fit_joint(Y, J)[1], before.rest
     for i, t in np.argwhere(J)[5:-5:60]:
         changed = Y.copy()
         changed[i, t] += 1.0
-        after = made_of(changed, J, shared, before.dynamics)
+        after = made_of(changed, J, shared, models)
         moved = np.abs(after.values - before.values)[:, i, t]
         for name, move in zip(local.NAMES, moved, strict=True):
             # Kriging weights come from all readings; how a pull falls off is followed so far.
@@ -100,7 +102,7 @@ def test_odd_sensors_are_no_exception(site, spoil):
     made = made_of(Y[rows], J[rows], part_of(shared, rows))
     assert np.isfinite(made.values).all()
     assert np.isfinite(made.deviations).all()
-    assert np.isfinite(local.scale_features(made, made.values)).all()
+    assert np.isfinite(local.scale_features(made.deviations, made.silent, made.values)).all()
 
 
 def test_spikes_are_lone_and_episodes_are_not():
@@ -151,7 +153,7 @@ def test_what_a_reading_does_to_the_curve_beside_it_is_taken_back(site):
         curve, plain = curves(Y, J, shared)
         both = curve, Curve(curve.mean, curve.loo, curve.loo_var, 0 * curve.fall)
         for one in both:
-            made = local.candidates(Y, J, (one, plain), (JOINT, JOINT))
+            made = local.candidates(Y, J, fit_joint(Y, J, JOINT)[0], (one, plain), JOINT)
             seen.append([*made.near_residual.value[:, :, 0, 140].ravel(), *made.slopes[:, 0, 140]])
     told, untold = (np.abs(np.subtract(seen[n + 2], seen[n])).max() for n in (0, 1))
     # Without knowing how the pull falls off, trees would read the reading from its neighbours.
@@ -166,11 +168,13 @@ def boost(site, rng, Y=None):
     Y = truth if Y is None else Y
     held = J & (np.random.default_rng(5).random(J.shape) < 0.1)
     fit = made_of(Y, J & ~held, shared)
-    final = made_of(Y, J, shared, fit.dynamics)
+    final = made_of(Y, J, shared, (None, fit.rest))
     bases = (fit.values[0] + 1.0, final.values[0] + 1.0)  # a bias to be learned
     masks = (J & ~held, held, ~J)
     phase = np.arange(300) % 24
-    return bases, masks, boosting.correct(fit, final, bases, Y, masks, phase, rng)
+    trees = boosting.train(fit, bases[0], Y, masks[0], phase, rng)
+    made = zip((fit, final), bases, masks[1:], strict=True)
+    return bases, masks, [trees.corrected(*one) for one in made]
 
 
 def test_boosting_corrects_its_base_and_nothing_else(site):
@@ -194,10 +198,9 @@ def test_a_neighbour_that_never_exists_does_not_break_the_trees(site):
     Y, J, shared, _ = site
     J[:] = np.arange(300) == 7
     made = made_of(Y, J, shared)
-    bases, masks = (made.values[0], made.values[0]), (J, ~J, ~J)
-    rng = np.random.default_rng(0)
-    out = boosting.correct(made, made, bases, Y, masks, np.zeros(300, int), rng)
-    assert np.isfinite(out).all()
+    base, rng = made.values[0], np.random.default_rng(0)
+    trees = boosting.train(made, base, Y, J, np.zeros(300, int), rng)
+    assert np.isfinite(trees.corrected(made, base, ~J)).all()
 
 
 def test_features_are_relative_to_the_base(site):

@@ -6,6 +6,9 @@ what they will meet in the gaps.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,38 +47,38 @@ def features(c: Candidates, base: Array, phase: Index, at: tuple[Index, Index]) 
     return table.T.astype(np.float32, order="C")
 
 
-def correct(
-    fit: Candidates,
-    final: Candidates,
-    bases: tuple[Array, Array],
-    Y: Array,
-    masks: tuple[Mask, Mask, Mask],
-    phase: Index,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Corrected bases of a site, (M, N) each: the first at hold-out entries, the second at gaps.
+@dataclass(frozen=True)
+class Trees:
+    """What corrects a base estimate of a site's entries."""
 
-    Elsewhere they stay as they are. Trained on the train entries only, each without itself, so
-    that hold-out errors are honest. Absolute error: its minimiser is the median, which a monotone
-    back-transform keeps.
+    model: Any
+    phase: Index
 
-    Parameters
-    ----------
-    fit, final : Candidates
-        Without and with the hold-out entries; ``bases`` are the estimates to correct for each.
-    masks : three (M, N) arrays
-        Train entries, hold-out entries, gaps.
+    def corrected(self, c: Candidates, base: Array, mask: Mask) -> Array:
+        """The base (M, N), corrected where the mask says so."""
+        out, (rows, slots) = base.copy(), np.nonzero(mask)
+        if len(rows):
+            out[rows, slots] += self.model.predict(features(c, base, self.phase, (rows, slots)))
+        return out
+
+
+def train(
+    c: Candidates, base: Array, Y: Array, used: Mask, phase: Index, rng: np.random.Generator
+) -> Trees:
+    """Trees for a site, from the entries that are used (M, N), each without itself: so errors at
+    others are honest.
+
+    Absolute error: its minimiser is the median, which a monotone back-transform keeps.
     """
     # Large: a site loads it when a run comes to its trees, and only then.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    train, held, gaps = masks
-    flat = np.flatnonzero(train)
+    flat = np.flatnonzero(used)
     most = max(constants.TREE_ROWS * len(Y), constants.TREE_LEAST_ROWS)
     if len(flat) > most:
         flat = np.sort(rng.choice(flat, most, replace=False))
-    at = np.unravel_index(flat, train.shape)
-    X = features(fit, bases[0], phase, at)  # type: ignore[arg-type]
+    at = np.unravel_index(flat, used.shape)
+    X = features(c, base, phase, at)  # type: ignore[arg-type]
     model = HistGradientBoostingRegressor(
         loss="absolute_error",
         max_iter=constants.TREES,
@@ -88,10 +91,5 @@ def correct(
     )
     # a neighbour that no training row has: the trees take a constant, but not a column of NaN
     nothing = np.isnan(X).all(axis=0)
-    model.fit(np.where(nothing, np.float32(0.0), X), Y[at] - bases[0][at])
-    corrected = bases[0].copy(), bases[1].copy()
-    for out, c, base, mask in zip(corrected, (fit, final), bases, (held, gaps), strict=True):
-        rows, slots = np.nonzero(mask)
-        if len(rows):
-            out[rows, slots] += model.predict(features(c, base, phase, (rows, slots)))
-    return corrected
+    model.fit(np.where(nothing, np.float32(0.0), X), Y[at] - base[at])
+    return Trees(model, phase)

@@ -21,7 +21,6 @@ from flfl.ensemble.joint import Curve, Fall, Joint, fit_joint
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Joints = tuple[Joint, Joint]
 
 LEAVE_ONE_OUT = ("linear", "pchip", "kriged", "site", "factors", "shared", "shared+pchip")
 """Candidates that do not see the reading itself, which alone the trees may use: the sensor's own
@@ -42,8 +41,8 @@ class Candidates:
     kriged, site, factors and shared ones; ``near`` and ``near_residual`` neighbours of readings and
     residuals; ``bins`` (M, N) the class of distance to the nearest other reading; ``slopes``
     (2, M, N) how the shared curve rises from the slot before and to the slot after; ``silent``
-    (M, N) the share of the site's other sensors without a reading then; ``dynamics`` the
-    owner's joint models, of its readings and of what the factors leave.
+    (M, N) the share of the site's other sensors without a reading then; ``rest`` the joint model of
+    what the factors leave.
     """
 
     values: Array
@@ -53,7 +52,7 @@ class Candidates:
     bins: Index
     slopes: Array
     silent: Array
-    dynamics: Joints
+    rest: Joint
 
 
 def spikes(Y: Array, known: Mask, curve: Array) -> Mask:
@@ -88,27 +87,27 @@ def spikes(Y: Array, known: Mask, curve: Array) -> Mask:
 def candidates(
     Y: Array,
     J: Mask,
-    network: tuple[Curve, Curve] | None,
-    dynamics: Joints | None = None,
+    site: Curve,
+    network: tuple[Curve, Curve] | None = None,
+    rest: Joint | None = None,
     per_hour: float = 1.0,
 ) -> Candidates:
     """All candidates of one site from the known entries J; rows are the site's sensors.
 
-    ``network`` are the network's curves, followed and finished at home, None without a network; the
-    owner's joint models are learned unless their ``dynamics`` are given.
+    ``site`` are the curves of the owner's joint model, ``network`` those of the network, followed
+    and finished at home, None without one; the joint model of what the factors leave is learned
+    unless it is given.
     """
     fade = constants.FADE_HOURS * per_hour
     own = np.where(J, Y, 0.0)
     near = neighbours(own, J)
     kriged, kriged_var = krige(near, *fit_kernel(own, J))
-    joint, of_rest = dynamics or (None, None)
-    site, joint = fit_joint(own, J, joint, pull=False)
     if network is None:  # the factors are nothing, and leave everything to the sensors
-        plain, rest = Curve.constant(np.zeros_like(own), kriged_var), site
-        curve, of_rest = fit_joint(own, J, of_rest, diagonal=True)
+        plain, left_open = Curve.constant(np.zeros_like(own), kriged_var), site
+        curve, rest = fit_joint(own, J, rest, diagonal=True)
     else:
         curve, plain = network
-        rest, of_rest = fit_joint(np.where(J, Y - plain.mean, 0.0), J, of_rest, pull=False)
+        left_open, rest = fit_joint(np.where(J, Y - plain.mean, 0.0), J, rest, pull=False)
     without, pull = curve.loo, curve.mean - curve.loo
     residual = neighbours(np.where(J, Y - curve.mean, 0.0), J, like=near)
     near_residual = without_pull(residual, pull, curve.fall)
@@ -121,7 +120,7 @@ def candidates(
         plain.loo,
         without,
         without + interpolate_pchip(near_residual, decay=fade),
-        plain.loo + rest.loo,
+        plain.loo + left_open.loo,
         site.loo + interpolate_pchip(left, decay=fade),
     ]
     # the rise of the shared curve into each slot and out of it, without its own reading
@@ -138,7 +137,7 @@ def candidates(
         np.searchsorted(constants.DISTANCE_EDGES, near.distance[:, 0].min(axis=0)),
         slopes,
         ((~J).sum(0) - ~J) / max(len(J) - 1, 1),
-        (joint, of_rest),
+        rest,
     )
 
 
@@ -166,13 +165,12 @@ def without_pull(near: Neighbours, pull: Array, fall: Fall) -> Neighbours:
     return Neighbours(value, near.distance)
 
 
-def scale_features(c: Candidates, values: Array) -> Array:
-    """What tells how uncertain an entry is (8, M, N).
+def scale_features(deviations: Array, silent: Array, values: Array) -> Array:
+    """What tells how uncertain an entry is (8, ...), from a :class:`Candidates`' deviations
+    (4, ...), its ``silent`` (...) and values (C, ...), perhaps with a boosted one.
 
     Four model deviations, the sensor's own where the whole site is silent, the spread of the
-    sensor's own candidates, that of all others (in ``values``, perhaps with a boosted one),
-    a constant.
+    sensor's own candidates, that of all others, a constant.
     """
     own, others = values[:OWN].std(axis=0), values[OWN:].std(axis=0)
-    silent = c.silent * c.deviations[0]
-    return np.stack([*c.deviations, silent, own, others, np.ones_like(own)])
+    return np.stack([*deviations, silent * deviations[0], own, others, np.ones_like(own)])

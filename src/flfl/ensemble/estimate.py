@@ -7,13 +7,14 @@ tell how it will do in the gaps. Nothing here leaves the owner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flfl import constants
 from flfl.ensemble import boosting, stacking
+from flfl.ensemble.boosting import Trees
 from flfl.ensemble.candidates import (
     LEAVE_ONE_OUT,
     NAMES,
@@ -23,7 +24,8 @@ from flfl.ensemble.candidates import (
     spikes,
 )
 from flfl.ensemble.holdout import runs
-from flfl.ensemble.personal import Shared, finish, follow
+from flfl.ensemble.joint import Curve, Joint, fit_joint
+from flfl.ensemble.personal import Fit, Shared, finish, follow
 from flfl.model.transforms import BACKWARD, FORWARD
 
 Array = NDArray[np.float64]
@@ -103,7 +105,8 @@ class Stack:
 
     ``honest`` (n,) are estimates of the held-out readings with weights that were fitted on the
     other half of them, ``calm`` (m, N) the readings that are no spikes. For the intervals:
-    ``features`` (F, m, N) and ``near`` (m, N) without the held-out readings and with them.
+    ``features`` (F, n) and ``near`` (n,) at the held-out readings, made without them, and (F, m, N)
+    and (m, N) with them. ``site`` are the owner's own curves, without and with them.
     """
 
     frame: Frame
@@ -112,6 +115,30 @@ class Stack:
     calm: Mask
     features: tuple[Array, Array]
     near: tuple[Index, Index]
+    site: tuple[Curve, Curve]
+
+
+@dataclass(frozen=True)
+class Held:
+    """The candidates (C, n) at the held-out readings, made without them; their errors there, and
+    what tells of these (:class:`Stack`)."""
+
+    values: Array
+    errors: Array
+    near: Index
+    features: Array
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned without the held-out readings: the network's curves and the joint model of
+    what they leave, the owner's own curves, and the trees with the weights of what they correct."""
+
+    followed: tuple[Array, Joint] | None
+    finished: Fit | None
+    rest: Joint
+    site: tuple[Curve, Joint | None]
+    trees: tuple[Trees, Index, Array] | None
 
 
 def halves(home: Home) -> Mask:
@@ -119,64 +146,99 @@ def halves(home: Home) -> Mask:
     return (np.nonzero(home.held)[1] // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
 
 
-def stack(home: Home, frame: Frame, rng: np.random.Generator) -> Stack:
-    """Every entry of an owner's table, from its own readings and what the network says."""
+def stack(home: Home, frame: Frame, rng: np.random.Generator, own: Stack | None = None) -> Stack:
+    """Every entry of an owner's table, from its own readings and what the network says.
+
+    ``own`` is the stack of the owner by itself: where the units are alike, its joint model is used.
+    """
     low, high = home.limits
     Y, Y_before = (u.centred(home.raw, home.known) for u in (frame.units, frame.before))
     calm = ~spikes(Y, home.known, frame.guess)
-    used, known = home.known & calm & ~home.held, home.known & calm
-    fit, final = _candidates(home, frame, (Y_before, used), (Y, known))
-    X, Z = (
-        np.clip(found.values, units.forward(low), units.forward(high))
-        for found, units in ((fit, frame.before), (final, frame.units))
-    )
-    names: tuple[str, ...] = NAMES
-    _, starts, ends = runs(home.held)
-    lengths = np.repeat(ends - starts, ends - starts).astype(float)
-    truth, near, most = Y_before[home.held], fit.bins[home.held], constants.ERROR_FARTHEST
-    errors = np.clip(X[:, home.held] - truth, -most, most)
-    if home.boost:
-        own = len(LEAVE_ONE_OUT)
-        groups, W, _, _ = _judge(errors[:own], lengths, near, LEAVE_ONE_OUT)
-        bases = (
-            np.einsum(MIX, X[:own], W[groups[fit.bins]]),
-            np.einsum(MIX, Z[:own], W[groups[final.bins]]),
-        )
-        masks = used, home.held, ~home.known
-        trees = boosting.correct(fit, final, bases, Y_before, masks, home.phase, rng)
-        X, Z = np.concatenate([X, trees[:1]]), np.concatenate([Z, trees[1:]])
-        names = (*NAMES, "boosted")
-        errors = np.clip(X[:, home.held] - truth, -most, most)
-    judged = _judge(errors, lengths, near, names)
-    honest, estimate = _stacked(home, errors, judged, (fit, X), (final, Z))
+    given = _own_curves(frame, own)
+    held, learned = _learn(home, frame, Y_before, home.known & calm & ~home.held, given[0], rng)
+    final, site = _final(home, frame, Y, home.known & calm, given[1], learned)
+    Z = final.values
+    if learned.trees is not None:
+        trees, groups, W = learned.trees
+        base = np.einsum(MIX, Z[: len(LEAVE_ONE_OUT)], W[groups[final.bins]])
+        Z = np.concatenate([Z, trees.corrected(final, base, ~home.known)[None]])
+    honest, estimate = _stacked(home, held, final.bins, Z)
     return Stack(
         frame,
         frame.units.back(estimate, (low, high)),
         frame.before.back(honest, (low, high))[home.held],
         calm,
-        (scale_features(fit, X), scale_features(final, Z)),
-        (fit.bins, final.bins),
+        (held.features, scale_features(final.deviations, final.silent, Z)),
+        (held.near, final.bins),
+        (learned.site[0], site),
     )
 
 
-def _candidates(
-    home: Home, frame: Frame, before: tuple[Array, Mask], after: tuple[Array, Mask]
-) -> tuple[Candidates, Candidates]:
-    """Candidates from the readings that are not held out, and with what was learned, from all."""
-    shared = frame.shared
-    if shared is None:
-        fit = candidates(*before, None, None, home.per_hour)
-        return fit, candidates(*after, None, fit.dynamics, home.per_hour)
-    curve, followed = follow(*before, shared)
-    plain, finished = finish(*before, shared)
-    fit = candidates(*before, (curve, plain), None, home.per_hour)
-    curve, _ = follow(*after, shared, followed)
-    plain, _ = finish(*after, shared, finished, steps=1)
-    return fit, candidates(*after, (curve, plain), fit.dynamics, home.per_hour)
+def _own_curves(frame: Frame, own: Stack | None) -> tuple[Curve | None, Curve | None]:
+    """The owner's own curves in a frame's units, where these differ by a factor only."""
+    if own is None:
+        return None, None
+    new, old = frame.units, own.frame.units
+    if new.transform != old.transform or not np.array_equal(new.offset, old.offset):
+        return None, None
+    before, after = (curve.times(old.scale / new.scale) for curve in own.site)
+    return before, after
+
+
+def _learn(
+    home: Home, frame: Frame, Y: Array, used: Mask, site: Curve | None, rng: np.random.Generator
+) -> tuple[Held, Learned]:
+    """Candidates from the readings that are not held out (m, N), looked at where they are."""
+    shared, held, joint, followed, finished = frame.shared, home.held, None, None, None
+    if site is None:
+        site, joint = fit_joint(Y, used, pull=False)
+    curves = None
+    if shared is not None:
+        curve, followed = follow(Y, used, shared)
+        plain, finished = finish(Y, used, shared)
+        curves = curve, plain
+    made = _clipped(home, frame.before, candidates(Y, used, site, curves, None, home.per_hour))
+    values, near, truth = made.values[:, held], made.bins[held], Y[held]
+    trees = None
+    if home.boost:
+        first = len(LEAVE_ONE_OUT)
+        groups, W, _, _ = _judge(home, _errors(values[:first], truth), near, LEAVE_ONE_OUT)
+        base = np.einsum(MIX, made.values[:first], W[groups[made.bins]])
+        trees = boosting.train(made, base, Y, used, home.phase, rng), groups, W
+        boosted = trees[0].corrected(made, base, held)[held]
+        values = np.concatenate([values, boosted[None]])
+    features = scale_features(made.deviations[:, held], made.silent[held], values)
+    found = Held(values, _errors(values, truth), near, features)
+    return found, Learned(followed, finished, made.rest, (site, joint), trees)
+
+
+def _final(
+    home: Home, frame: Frame, Y: Array, known: Mask, site: Curve | None, learned: Learned
+) -> tuple[Candidates, Curve]:
+    """Candidates with what was learned, from all readings, and the owner's own curves."""
+    shared, curves = frame.shared, None
+    if site is None:
+        site, _ = fit_joint(Y, known, learned.site[1], pull=False)
+    if shared is not None:
+        curve, _ = follow(Y, known, shared, learned.followed)
+        plain, _ = finish(Y, known, shared, learned.finished, steps=1)
+        curves = curve, plain
+    made = candidates(Y, known, site, curves, learned.rest, home.per_hour)
+    return _clipped(home, frame.units, made), site
+
+
+def _clipped(home: Home, units: Units, made: Candidates) -> Candidates:
+    """Candidates within what is plausible."""
+    low, high = (units.forward(limit) for limit in home.limits)
+    return replace(made, values=np.clip(made.values, low, high, out=made.values))
+
+
+def _errors(values: Array, truth: Array) -> Array:
+    return np.clip(values - truth, -constants.ERROR_FARTHEST, constants.ERROR_FARTHEST)
 
 
 def _judge(
-    errors: Array, lengths: Array, near: Index, names: Sequence[str]
+    home: Home, errors: Array, near: Index, names: Sequence[str]
 ) -> tuple[Index, Array, Array, Array]:
     """How an owner weights its candidates by their errors (C, n) at the held-out readings.
 
@@ -191,6 +253,8 @@ def _judge(
     scale : (groups,) array
         Mean weighted squared error of a candidate, times how many entries count for one.
     """
+    _, starts, ends = runs(home.held)
+    lengths = np.repeat(ends - starts, ends - starts).astype(float)
     groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
     size, bins = int(groups[-1]) + 1, groups[near]
     # Errors within a gap are correlated: so many of them count for one.
@@ -212,30 +276,25 @@ def _judge(
     return groups, W, weight, scale * spread
 
 
-def _stacked(
-    home: Home,
-    errors: Array,
-    judged: tuple[Index, Array, Array, Array],
-    before: tuple[Candidates, Array],
-    after: tuple[Candidates, Array],
-) -> tuple[Array, Array]:
+def _stacked(home: Home, found: Held, bins: Index, Z: Array) -> tuple[Array, Array]:
     """The stack at the held-out readings, honestly, and everywhere, (m, N) in model units.
 
-    ``errors`` (C, n) are those of the held-out readings; ``before`` and ``after`` candidates
-    without and with them, and their values with the trees' own. Each half of time is judged by
-    weights from the other.
+    ``bins`` (m, N) and ``Z`` (C, m, N) are classes of distance and candidates from all readings.
+    Each half of time is judged by weights from the other.
     """
-    (fit, X), (final, Z), held, m = before, after, home.held, len(home.raw)
-    (groups, network, weight, scale), rows = judged, np.nonzero(held)[0]
-    near, half = groups[fit.bins[held]], halves(home)
+    held, m, half = home.held, len(home.raw), halves(home)
+    names = (*NAMES, "boosted")[: len(found.values)]
+    groups, common, weight, scale = _judge(home, found.errors, found.near, names)
+    near, rows = groups[found.near], np.nonzero(held)[0]
     # Weights of each sensor (m, groups, C), shrunk towards the owner's.
     weights = []
     for part in (half, ~half, np.ones(len(rows), bool)):
         at = rows[part], near[part]
-        own = stacking.local_weights(errors[:, part], weight[part], at, m, network, scale)
+        own = stacking.local_weights(found.errors[:, part], weight[part], at, m, common, scale)
         weights.append(own)
-    found, honest = np.empty(len(rows)), np.zeros(held.shape)
+    honest = np.zeros(held.shape)
+    each = np.empty(len(rows))
     for use, W in ((~half, weights[0]), (half, weights[1])):
-        found[use] = np.einsum(MIX, X[:, held][:, use], W[rows[use], near[use]])
-    honest[held] = found
-    return honest, np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[final.bins]])
+        each[use] = np.einsum(MIX, found.values[:, use], W[rows[use], near[use]])
+    honest[held] = each
+    return honest, np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[bins]])

@@ -44,6 +44,10 @@ class Curve:
         """A curve that no reading pulls."""
         return cls(mean, mean, var, np.empty((*mean.shape, 0), np.float32))
 
+    def times(self, factor: float) -> Curve:
+        """The same curve in other units."""
+        return Curve(self.mean * factor, self.loo * factor, self.loo_var * factor**2, self.fall)
+
 
 def fit_joint(
     R: Array, J: Mask, joint: Joint | None = None, *, diagonal: bool = False, pull: bool = True

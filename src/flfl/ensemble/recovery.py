@@ -62,7 +62,7 @@ def recover(home: Home, alone: Frame, network: Frame | None, seed: int) -> Recov
     mixed = own = add(home, _interpolated(home, by_itself), by_itself)
     last = by_itself
     if network is not None:
-        shared = _from_network(home, network, np.random.default_rng([seed, 1]))
+        shared = _from_network(home, network, np.random.default_rng([seed, 1]), by_itself)
         if shared is not None:
             mixed, last = add(home, own, shared), shared
     return _finished(home, mixed, own, last)
@@ -77,11 +77,11 @@ def _interpolated(home: Home, by_itself: Stack) -> Mixed:
     return Mixed(found[0], found[1][home.held], np.ones((1, *home.raw.shape)))
 
 
-def _from_network(home: Home, frame: Frame, rng: np.random.Generator) -> Stack | None:
+def _from_network(home: Home, frame: Frame, rng: np.random.Generator, own: Stack) -> Stack | None:
     """The stack with what the network says; None where that makes no numbers."""
     try:
         with np.errstate(all="ignore"):
-            made = stack(home, frame, rng)
+            made = stack(home, frame, rng, own)
     except np.linalg.LinAlgError:
         return None
     parts = made.estimate, made.honest, *made.features
@@ -94,8 +94,8 @@ def add(home: Home, base: Mixed, better: Stack) -> Mixed:
     _, starts, ends = runs(held)
     run, sensor = np.repeat(np.arange(len(starts)), ends - starts), np.nonzero(held)[0]
     near, final = better.near
-    groups = stacking.group_bins(np.bincount(near[held], minlength=stacking.BINS).astype(float))
-    group, shape = groups[near[held]], (m, int(groups[-1]) + 1)
+    groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
+    group, shape = groups[near], (m, int(groups[-1]) + 1)
     spread = _spreads(home)[sensor]
     b, c, y = (x / spread for x in (base.honest, better.honest, home.raw[held]))
 
@@ -162,7 +162,7 @@ def _intervals(home: Home, mixed: Mixed, last: Stack) -> tuple[Array, Array, Mas
     honest = np.zeros(held.shape)
     honest[held] = mixed.honest
     error = before.centred(home.raw, held)[held] - before.centred(honest, held)[held]
-    features, near, hit = last.features[0][:, held], last.near[0][held], np.empty(len(half), bool)
+    features, near, hit = last.features[0], last.near[0], np.empty(len(half), bool)
 
     def learn(part: Mask) -> Calibration:
         at = features[:, part], error[part], near[part]
