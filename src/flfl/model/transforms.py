@@ -71,7 +71,8 @@ def fit_offsets(X: Array, J: Array, rows: Array) -> Array:
     """
     order = np.concatenate([[0.0], np.repeat(np.arange(1.0, HARMONICS + 1), 2)])
     used = rows.any(axis=1)
-    gram = np.einsum("at,it,bt->iab", rows, J, rows, optimize=True)
+    pairs = (rows[:, None] * rows).reshape(-1, rows.shape[1])
+    gram = (J @ pairs.T).reshape(len(J), len(rows), len(rows))
     # A constant needs no ridge, but a sensor without readings a matrix that can be solved.
     gram += np.diag(np.where(used, SEASON_RIDGE * order, 1.0) + 1e-9)
     return np.linalg.solve(gram, ((J * X) @ rows.T)[:, :, None])[:, :, 0]
