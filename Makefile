@@ -5,7 +5,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo lint test slow docs clean
+.PHONY: setup demo lint test slow docs wheels clean
 
 setup: .venv/core.stamp
 
@@ -36,8 +36,17 @@ test: lint
 slow: .venv/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests bench/tests
 
-docs: setup
+# Both wheels, built and used in an environment that has nothing else.
+wheels:
+	tests/wheels.sh $(PYTHON)
+
+# The site, into site/: drawings, the page of the command line, tutorials (run anew), all pages.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/dev.stamp
+	$(BIN)/python docs/make_drawings.py
 	$(BIN)/python docs/make_cli_page.py
+	$(BIN)/python docs/make_tutorials.py
+	$(BIN)/mkdocs build --quiet
 
 clean:
-	rm -rf .venv flfl-demo
+	rm -rf .venv flfl-demo site

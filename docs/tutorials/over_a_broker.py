@@ -1,0 +1,4 @@
+# %% [markdown]
+# # Three owners over a broker
+#
+# placeholder
