@@ -47,6 +47,7 @@ docs: .venv/dev.stamp
 	$(BIN)/python docs/make_cli_page.py
 	$(BIN)/python docs/make_tutorials.py
 	$(BIN)/mkdocs build --quiet
+	$(BIN)/python docs/check_site.py
 
 clean:
 	rm -rf .venv flfl-demo site

@@ -41,6 +41,16 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """What lets the search work in a folder comes from the site itself, not from another host."""
+    site = Path(config.site_dir)
+    for page in site.rglob("*.html"):
+        up = "../" * (len(page.relative_to(site).parts) - 1)
+        text = page.read_text(encoding="utf-8")
+        own = text.replace("https://unpkg.com/iframe-worker/shim", f"{up}offline_search.js")
+        page.write_text(own, encoding="utf-8")
+
+
 def on_page_content(html: str, **_: Any) -> str:
     """References of docstrings are names here."""
     return re.sub(

@@ -1,0 +1,69 @@
+"""Look at the built site in a browser: ``python docs/check_site.py``.
+
+Every page opens from a folder, asks no other host for anything, and has no error of its own;
+the search finds what it should. Without Chromium it says that it was not looked at.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+SITE = Path(__file__).parents[1] / "site"
+SECONDS = 30
+
+
+def main() -> int:
+    """0 when all is well."""
+    chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
+    if chromium is None or driver is None:
+        sys.stdout.write("the site was not looked at: no chromium\n")
+        return 0
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    # 404.html is for a server: its addresses begin at the root.
+    pages = [page for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
+    try:
+        wrong = [fault for page in pages for fault in look_at(browser, page)]
+        wrong += [] if found(browser, "smoother") else ["the search finds no smoother"]
+    finally:
+        browser.quit()
+    sys.stdout.write("".join(f"{line}\n" for line in wrong))
+    return 1 if wrong else 0
+
+
+def look_at(browser: webdriver.Chrome, page: Path) -> list[str]:
+    """What is wrong with a page."""
+    browser.get(page.as_uri())
+    name, logged = page.relative_to(SITE).as_posix(), browser.get_log("performance")
+    sent = (json.loads(line["message"])["message"] for line in logged)
+    urls = [
+        m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"
+    ]
+    faults = [
+        f"{name}: asks for {url}" for url in urls if not url.startswith(("file:", "data:", "blob:"))
+    ]
+    errors = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    return faults + [f"{name}: {error}" for error in errors]
+
+
+def found(browser: webdriver.Chrome, word: str) -> bool:
+    """Whether the search has results for a word."""
+    browser.get((SITE / "index.html").as_uri())
+    browser.execute_script("document.querySelector('#__search').click()")
+    field = browser.find_element("css selector", ".md-search__input")
+    field.send_keys(word)
+    results = "return document.querySelectorAll('.md-search-result__item').length"
+    WebDriverWait(browser, SECONDS).until(lambda one: one.execute_script(results) > 0)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
