@@ -189,7 +189,10 @@ def interpolation_error(raw: Array, known: Mask, units: tuple[str, int], positio
     power = np.maximum((J * mean**2).sum(1, keepdims=True), 1e-12)
     guess = (Y * mean).sum(1, keepdims=True) / power * mean
     guess = guess + interpolate_linear(neighbours(J * (Y - guess), known, 1))
-    error = np.abs(np.where(known, BACKWARD[transform](guess + offset) - raw, 0.0))
+    # A logarithm is not undone far beyond the sensor's range, where there may be no number.
+    low, high = X.min(axis=1, keepdims=True), X.max(axis=1, keepdims=True)
+    at = np.clip(guess + offset, low - (high - low), high + (high - low))
+    error = np.abs(np.where(known, BACKWARD[transform](at) - raw, 0.0))
     plain = np.where(known, raw, 0.0)
     n = np.maximum(J.sum(axis=1), 1)
     spread = np.sqrt(np.maximum((plain**2).sum(1) / n - (plain.sum(1) / n) ** 2, 0.0))
