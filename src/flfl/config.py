@@ -6,7 +6,7 @@ A complaint names the key, what is wrong with it, and the nearest right one.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -258,25 +258,124 @@ class CoordinatorSettings(TomlTable):
     report: ReportSettings = ReportSettings()
 
 
-class ReadingSettings(TomlTable):
-    """One of ``file``, ``folder`` (all readable files in it) and ``query`` with ``database``."""
+def _said(words: str) -> Any:
+    """A field with what it means, which is also the help of its option."""
+    return Field(description=words)
+
+
+SENTINELS = (-999.0, -9999.0)
+Duplicates = Literal["refuse", "mean", "first"]
+Aggregate = Literal["mean", "median", "last"]
+Censored = Literal["missing", "half"]
+Decimal = Literal["auto", "point", "comma"]
+DateOrder = Literal["auto", "day-first", "month-first"]
+TimeUnit = Literal["auto", "seconds", "milliseconds", "number"]
+
+
+class ReadingRules(Settings):
+    """How a file of readings is to be read, where there is a choice.
+
+    The one list of them: options of the command line, keys of a site's ``[readings]``, and
+    ``reading={...}`` in Python.
+
+    Examples
+    --------
+    >>> ReadingRules(missing=[-99, "--"]).sentinels, ReadingRules(missing=["--"]).sentinels
+    ((-99.0,), (-999.0, -9999.0))
+    """
+
+    layout: Annotated[
+        Literal["auto", "wide", "long"], _said("Wide: one column each. Long: time, sensor, value.")
+    ] = "auto"
+    time_column: Annotated[str | None, _said("Name of the time column.")] = None
+    sensor_column: Annotated[str | None, _said("Name of the sensor column (long layout).")] = None
+    value_column: Annotated[str | None, _said("Name of the value column (long layout).")] = None
+    missing: Annotated[
+        Sequence[float | str],
+        _said(
+            "A number or a word that means 'missing'; may be repeated. Default: -999, -9999;"
+            " numbers replace these, words come on top."
+        ),
+    ] = SENTINELS
+    duplicates: Annotated[Duplicates, _said("Where a time occurs twice.")] = "refuse"
+    parameter: Annotated[
+        str | None, _said("Which quantity (column parameter) or NetCDF variable, of several.")
+    ] = None
+    date_order: Annotated[DateOrder, _said("01/02/2024; auto: as other dates tell.")] = "auto"
+    time_zone: Annotated[
+        str | None, _said("Zone of times without offset, for example Europe/Berlin.")
+    ] = None
+    time_unit: Annotated[
+        TimeUnit,
+        _said("What times that are numbers count; auto: seconds since 1970 where they look so."),
+    ] = "auto"
+    step: Annotated[
+        str | None, _said("Put times that are on no grid on one with this step: 1h, 10min, 1D.")
+    ] = None
+    aggregate: Annotated[
+        Aggregate, _said("With --step: what several readings of a slot become.")
+    ] = "mean"
+    decimal: Annotated[Decimal, _said("The decimal mark. auto: as the cells tell.")] = "auto"
+    encoding: Annotated[
+        str | None,
+        _said("Of a text file, for example windows-1252. Default: as the bytes tell."),
+    ] = None
+    sheet: Annotated[
+        str | None, _said("Which sheet of a spreadsheet. Default: the one that holds a table.")
+    ] = None
+    format: Annotated[
+        Literal["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba"],
+        _said("Whose download it is; auto: as the columns tell, plain: nobody's."),
+    ] = "auto"
+    censored: Annotated[Censored, _said("Readings such as <2.0: missing, or half the limit.")] = (
+        "missing"
+    )
+    bad_flags: Annotated[
+        Sequence[str], _said("A word of flag columns that means 'missing'; may be repeated.")
+    ] = ()
+    complete_grid: Annotated[bool, _said("Insert the rows that the time grid lacks.")] = False
+
+    @property
+    def sentinels(self) -> tuple[float, ...]:
+        """Numbers that mean missing."""
+        numbers = tuple(float(one) for one in self.missing if not isinstance(one, str))
+        return numbers if numbers or not self.missing else SENTINELS
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words that mean missing, beside the usual ones."""
+        return tuple(one for one in self.missing if isinstance(one, str))
+
+    @property
+    def several(self) -> Duplicates | Aggregate:
+        """What several readings of one slot become."""
+        return self.duplicates if self.step is None else self.aggregate
+
+
+class ReadingSettings(TomlTable, ReadingRules):
+    """Where a site's readings are, and how to read them: every rule of :class:`ReadingRules`.
+
+    One of ``file``, ``folder`` (all readable files in it) and ``query`` with ``database``.
+    """
 
     file: FilePath | None = None
     folder: FilePath | None = None
     query: str | None = None
     database: str | None = None
     sensors: FilePath | None = None
-    layout: Literal["auto", "wide", "long"] = "auto"
-    time_column: str | None = None
-    sensor_column: str | None = None
-    value_column: str | None = None
-    missing: list[float] | None = None
-    duplicates: Literal["refuse", "first", "mean"] = "refuse"
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The rules alone, as far as they are given."""
+        given = self.model_dump(exclude_unset=True)
+        return {name: given[name] for name in ReadingRules.model_fields if name in given}
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
         if sum(one is not None for one in (self.file, self.folder, self.query)) != 1:
             raise InputError("give one of file, folder and query", remedy="Remove the others")
+        if self.complete_grid:
+            raise InputError("a site has the network's grid", remedy="Leave complete_grid out")
         return self
 
 

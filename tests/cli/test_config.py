@@ -85,7 +85,7 @@ def test_every_option_of_every_verb_may_be_set(verb, here):
             examples = {
                 "max_gap": "6h",
                 "bounds": [0, 5],
-                "sentinels": [-99, "--"],
+                "missing": [-99, "--"],
                 "method": "linear",
                 "methods": "flfl,linear",
                 "pattern": ["random", "block"],

@@ -48,7 +48,7 @@ REFUSED: list[tuple[str, dict[str, object], list[str]]] = [
     ("two_variables.nc", {"parameter": "v10"}, ["no variable 'v10'", "t2m, u10"]),
     ("stations.nc", BERLIN, ["times in UTC", "time_zone means nothing here"]),
     ("stations.nc", {"value_column": "pm10"}, ["value_column", "with parameter"]),
-    ("words_for_missing.csv", {}, ["line 3, column 'a'", "'Invalid'", "missing_words"]),
+    ("words_for_missing.csv", {}, ["line 3, column 'a'", "'Invalid'", "missing="]),
     ("unclosed_quote.csv", {}, ["line 2", "is not a number"]),
     ("unknown_time_units.nc", {}, ["CF conventions", "units of the time"]),
     ("unquoted_decimal_comma.csv", {}, ["line 2", "3 cells, the header has 2"]),
@@ -69,7 +69,7 @@ READ: list[tuple[str, dict[str, object], list[str], list[list[float]], str, list
     ("quoted_decimal_comma.csv", {"decimal": "comma"}, ["a"], [[1.5], [2.25]], "2024-01-01", []),
     (
         "words_for_missing.csv",
-        {"missing_words": ["--", "INVALID"]},
+        {"missing": ["--", "INVALID"]},
         ["a", "b"],
         [[1.5, NAN], [NAN, 2.5], [NAN, 3.5]],
         "2024-01-01",
@@ -133,7 +133,7 @@ READ: list[tuple[str, dict[str, object], list[str], list[list[float]], str, list
     ("titles_above_header.csv", {}, ["a", "b"], [[1, 2], [3, NAN]], "2024-01-01", ["2 lines"]),
     ("two_digit_year.csv", {}, ["a"], [[1], [2]], "2024-02-01", []),
     ("unicode_text_of_a_spreadsheet.csv", {}, ["a"], [[1], [2]], "2024-01-01", ["utf-16-le"]),
-    ("minus_nine.csv", {"sentinels": [-9]}, ["a"], [[NAN], [4]], "2024-01-01", ["equal to -9"]),
+    ("minus_nine.csv", {"missing": [-9]}, ["a"], [[NAN], [4]], "2024-01-01", ["equal to -9"]),
     ("month_first_told_late.csv", {}, ["a"], [[1], [2], [3]], "2024-02-11T23:00:00", []),
     ("noon_and_midnight.csv", {}, ["a"], [[1], [2], [3]], "2024-01-01T11:00:00", ["hourly"]),
     (

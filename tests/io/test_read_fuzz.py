@@ -122,7 +122,7 @@ def test_good_tables_come_back_exactly(data) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "good.csv"
         path.write_text("\n".join(lines) + "\n")
-        table = read_readings(path, sentinels=())
+        table = read_readings(path, missing=())
         expected = [[np.nan if cell is None else float(cell) for cell in row] for row in rows]
         np.testing.assert_array_equal(table.values.to_numpy(), expected)
         write_result(Path(name) / "again.csv", None, table, table.values)

@@ -92,7 +92,7 @@ def test_sentinels_are_missing_and_counted(write) -> None:
     assert table.values.isna().to_numpy().tolist() == [[True, True], [False, True]]
     assert "2 values equal to -999 read as missing." in table.notes
     assert "1 value equal to -9999 read as missing." in table.notes
-    assert read_readings(path, sentinels=()).values["a"].iloc[0] == -999
+    assert read_readings(path, missing=()).values["a"].iloc[0] == -999
 
 
 def test_unsorted_rows_are_sorted_with_a_note(write) -> None:
@@ -329,7 +329,7 @@ def test_a_frame_has_the_sentinels_of_a_file() -> None:
     frame = pd.DataFrame({"a": [-999.0, 1.0, 2.0]})
     assert np.isnan(from_frame(frame).values.iloc[0, 0])
     assert "equal to -999 read as missing" in notes(from_frame(frame))
-    assert from_frame(frame, sentinels=()).values.iloc[0, 0] == -999.0
+    assert from_frame(frame, missing=()).values.iloc[0, 0] == -999.0
 
 
 def test_the_order_of_the_rows_is_kept_beside_the_sorted_table() -> None:

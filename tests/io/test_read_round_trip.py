@@ -126,7 +126,7 @@ def _cells(values: pd.DataFrame) -> Cells:
 
 def read_back(values: pd.DataFrame, dialect: Dialect) -> Table | None:
     name = "a.csv.gz" if dialect.packed else "a.csv"
-    return try_to_read(name, dialect.write(values), sentinels=())
+    return try_to_read(name, dialect.write(values), missing=())
 
 
 def try_to_read(name: str, content: bytes, **options: object) -> Table | None:

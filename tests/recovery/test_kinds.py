@@ -103,7 +103,7 @@ def test_a_long_frame_of_pandas():
 def test_a_path_and_how_to_read_it(tmp_path):
     path = tmp_path / "a.csv"
     wide().fillna(-77).to_csv(path)
-    result = recover(str(path), method="linear", reading={"sentinels": [-77]})
+    result = recover(str(path), method="linear", reading={"missing": [-77]})
     assert result.count("recovered") == 4
 
 

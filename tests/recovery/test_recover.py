@@ -80,7 +80,7 @@ def test_minus_999_is_missing_as_in_a_file_and_may_be_a_reading():
     result = recover(frame, method="linear")
     assert result.flags.iloc[3, 2] == "recovered"
     assert "1 value equal to -999 read as missing." in result.notes
-    result = recover(frame, method="linear", reading={"sentinels": ()})
+    result = recover(frame, method="linear", reading={"missing": ()})
     assert result.values.iloc[3, 2] == -999.0
     assert result.flags.iloc[3, 2] == "observed"
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from broker import free_port
-from flfl.config import ReadingSettings
+from flfl.config import ReadingSettings, read_settings
 from flfl.errors import InputError
 from flfl.service.files import load, save
 from flfl.service.grid import TimeGrid
@@ -61,12 +61,38 @@ def test_a_file_and_a_folder_and_what_is_kept(frame, tmp_path):
 def test_two_files_that_differ(frame, tmp_path):
     frame.to_csv(tmp_path / "1.csv")
     (frame + 1).to_csv(tmp_path / "2.csv")
-    with pytest.raises(InputError, match="differ from those of an earlier file"):
+    with pytest.raises(InputError, match="differ from an earlier file"):
         snapshot(ReadingSettings(folder=tmp_path), GRID)
     first = snapshot(ReadingSettings(folder=tmp_path, duplicates="first"), GRID)
     np.testing.assert_array_equal(first.values, frame.to_numpy().T)
     mean = snapshot(ReadingSettings(folder=tmp_path, duplicates="mean"), GRID)
     np.testing.assert_allclose(mean.values, frame.to_numpy().T + 0.5)
+
+
+def test_a_site_reads_by_every_rule_of_a_file(tmp_path):
+    """Decimal commas, Latin-1, jitter, a code, a limit of detection: as keys of [readings]."""
+    times = pd.date_range("2024-01-01", periods=48, freq="h")
+    lines = ["Meßzeit;a;b"] + [
+        f"{t + pd.Timedelta(seconds=7 * i % 50):%d.%m.%Y %H:%M:%S};{i},5;{i % 7},25"
+        for i, t in enumerate(times)
+    ]
+    lines[3] = lines[3].replace("2,5", "-99,9")
+    lines[4] = lines[4].replace("3,25", "<2,0")
+    lines[5] = lines[5].replace("4,5", "Ausfall")
+    (tmp_path / "m.csv").write_bytes("\n".join(lines).encode("latin-1"))
+    (tmp_path / "site.toml").write_text(
+        'file = "m.csv"\nencoding = "latin-1"\nstep = "1h"\naggregate = "last"\n'
+        'missing = [-99.9, "Ausfall"]\ncensored = "half"\ndecimal = "comma"\n'
+    )
+    settings = read_settings(ReadingSettings, tmp_path / "site.toml")
+    taken = snapshot(settings, GRID)
+    wanted = np.array([np.arange(48) + 0.5, np.arange(48) % 7 + 0.25])
+    wanted[0, [2, 4]], wanted[1, 3] = np.nan, 1.0
+    np.testing.assert_array_equal(taken.values, wanted)
+    for words, fault in (("complete_grid = true", "network's grid"), ("shet = 'a'", "'sheet'")):
+        (tmp_path / "bad.toml").write_text(f'file = "m.csv"\n{words}\n')
+        with pytest.raises(InputError, match=fault):
+            read_settings(ReadingSettings, tmp_path / "bad.toml")
 
 
 @pytest.mark.parametrize(

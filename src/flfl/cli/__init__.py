@@ -56,10 +56,10 @@ class FriendlyGroup(click.Group):
 
 _ARGUMENT = re.compile(
     r"\b(duplicates|layout|decimal|parameter|date_order|suspicious|extrapolate|encoding|sheet|step"
-    r"|format|censored|time_unit|aggregate)="
+    r"|format|censored|time_unit|aggregate|missing)="
     r"|^(sites|rate)(?=: )"
     r"|((?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )(sites|sheet|step)\b"
-    r"|(?<=\bLeave )format\b|\bmissing_words\b|\bbad_flags\b"
+    r"|(?<=\bLeave )format\b|\bbad_flags\b"
     r"|\b(\w+_column|complete_grid|block_length|added_error|max_gap|min_readings|time_zone"
     r"|date_order)(?!\.?\w)"
 )
@@ -74,11 +74,7 @@ def as_options(text: str) -> str:
     'choose --duplicates mean, or give --time-column.'
     """
     spelled = _ARGUMENT.sub(lambda match: "--" + match[0].replace("_", "-"), text)
-    return (
-        re.sub(r"(--[a-z-]+)=", r"\1 ", spelled)
-        .replace("--missing-words", "--missing")
-        .replace("--bad-flags", "--bad-flag")
-    )
+    return re.sub(r"(--[a-z-]+)=", r"\1 ", spelled).replace("--bad-flags", "--bad-flag")
 
 
 class _Verbs(FriendlyGroup):

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flfl.cli import SUMMARIES, load_verb
-from flfl.config import MethodSettings, read_toml
+from flfl.config import MethodSettings, ReadingRules, read_toml
 from flfl.errors import InputError, nearest
 from flfl.io.read import read_readings
 from flfl.io.sensors import EACH, Sensors, read_sensors, read_sites
@@ -124,6 +124,7 @@ GAP = checked("slots or duration", lambda value: Rules.check({"max_gap": value})
 LIMITS = checked("low,high", limits)
 METHOD = checked("name", lambda name: find(str(name)).name)
 WORD = checked("number or word", number_or_word)
+_REPEATED = {"missing": ("--missing", WORD), "bad_flags": ("--bad-flag", None)}
 SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 SETTINGS = {
@@ -168,6 +169,19 @@ def take_settings(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _rule(name: str) -> Decorator:
+    """An option for a rule of reading, with the words that its model has for it."""
+    field = ReadingRules.model_fields[name]
+    flag, help_text = f"--{name.replace('_', '-')}", str(field.description)
+    if name in _REPEATED:
+        flag, kind = _REPEATED[name]
+        return click.option(flag, name, multiple=True, type=kind, help=help_text)
+    if field.annotation is bool:
+        return click.option(flag, is_flag=True, help=help_text)
+    words = list(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None
+    return option(flag, help_text, words)
+
+
 _reading = together(
     click.option(
         "--sensors",
@@ -180,55 +194,7 @@ _reading = together(
         "Who owns which sensor: a column of the sensors file, a file sensor,site, or each (every"
         " sensor its own owner). Default: the column site, owner or agency; else regions.",
     ),
-    option(
-        "--layout", "Wide: one column each. Long: time, sensor, value.", ["auto", "wide", "long"]
-    ),
-    option("--time-column", "Name of the time column."),
-    option("--sensor-column", "Name of the sensor column (long layout)."),
-    option("--value-column", "Name of the value column (long layout)."),
-    click.option(
-        "--missing",
-        "sentinels",
-        multiple=True,
-        type=WORD,
-        help="A number or a word that means 'missing'; may be repeated. Default: -999, -9999;"
-        " numbers replace these, words come on top.",
-    ),
-    option("--duplicates", "Where a time occurs twice.", ["refuse", "mean", "first"]),
-    option("--parameter", "Which quantity (column parameter) or NetCDF variable, of several."),
-    option(
-        "--date-order",
-        "01/02/2024; auto: as other dates tell.",
-        ["auto", "day-first", "month-first"],
-    ),
-    option("--time-zone", "Zone of times without offset, for example Europe/Berlin."),
-    option(
-        "--time-unit",
-        "What times that are numbers count; auto: seconds since 1970 where they look so.",
-        ["auto", "seconds", "milliseconds", "number"],
-    ),
-    option("--step", "Put times that are on no grid on one with this step: 1h, 10min, 1D."),
-    option(
-        "--aggregate",
-        "With --step: what several readings of a slot become.",
-        ["mean", "median", "last"],
-    ),
-    option("--decimal", "The decimal mark. auto: as the cells tell.", ["auto", "point", "comma"]),
-    option("--encoding", "Of a text file, for example windows-1252. Default: as the bytes tell."),
-    option("--sheet", "Which sheet of a spreadsheet. Default: the one that holds a table."),
-    option(
-        "--format",
-        "Whose download it is; auto: as the columns tell, plain: nobody's.",
-        ["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba"],
-    ),
-    option("--censored", "Readings such as <2.0: missing, or half the limit.", ["missing", "half"]),
-    click.option(
-        "--bad-flag",
-        "bad_flags",
-        multiple=True,
-        help="A word of flag columns that means 'missing'; may be repeated.",
-    ),
-    click.option("--complete-grid", is_flag=True, help="Insert the rows that the time grid lacks."),
+    *(_rule(name) for name in ReadingRules.model_fields),
 )
 table_options = together(click.argument("readings", type=PATH), _reading)
 """READINGS, and everything that says how to read it."""
@@ -240,7 +206,6 @@ def read_tables(
     readings: Path | None,
     sensors_path: Path | None,
     sites: str | None,
-    sentinels: tuple[float | str, ...],
     **how: Any,
 ) -> tuple[Table, Sensors]:
     """Read what :data:`table_options` names: files, or a data set by its name."""
@@ -249,10 +214,7 @@ def read_tables(
 
         table, network = load_dataset(BUNDLED if readings is None else str(readings))
     else:
-        how["missing_words"] = [word for word in sentinels if isinstance(word, str)]
-        if numbers := [number for number in sentinels if not isinstance(number, str)]:
-            how["sentinels"] = numbers
-        table = read_readings(readings, **how)
+        table = read_readings(readings, **{k: v for k, v in how.items() if v not in ((), None)})
         network = Sensors.of_table(table)
     if sensors_path is not None:
         network = read_sensors(sensors_path, table.sensor_ids)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flfl.config import Aggregate, Censored, Decimal, Duplicates
 from flfl.io.columns import Columns
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
-Duplicates = Literal["refuse", "mean", "first"]
-Aggregate = Literal["mean", "median", "last"]
-Censored = Literal["missing", "half"]
-Decimal = Literal["auto", "point", "comma"]
 
 # What pandas reads as missing, in lower case; first as most files write it.
 QUICK_MARKS = ["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"]
@@ -84,8 +80,8 @@ def to_numbers(
     elif row == 0 and text[:1].isalpha():
         hint = "; if the row names units, remove it" + hint
     commas = " (the file writes decimal commas)" if decimal == "," else ""
-    remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing; name a word "
-    remedy += f"that always means so with missing_words{hint}"
+    remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing; a word that "
+    remedy += f"always means so is named by missing={text[:40]!r}{hint}"
     raise columns.error(f"{text[:40]!r} is not a number", remedy, row, column=column)
 
 
@@ -242,3 +238,34 @@ def gather(
         written[several] = [repr(mean).replace(".", decimal) for mean in means.tolist()]
         texts = pc.coalesce(pa.array(written, texts.type), texts)
     return grid, texts
+
+
+def limits_of(
+    below: dict[int, Array], which: Sequence[int], values: Array, censored: Censored
+) -> tuple[Array | None, list[str]]:
+    """Limits of detection of the readings below one (as ``values``), and a note on them.
+
+    With ``half`` the readings become half of their limits, in place.
+    """
+    if not below:
+        return None, []
+    limits = np.full(values.shape, np.nan)
+    for i, found in below.items():
+        limits[list(which).index(i)] = found
+    count, known = int((~np.isnan(limits)).sum()), np.isfinite(limits)
+    plural = "reading lies" if count == 1 else "readings lie"
+    what = "missing and never filled above the limit; censored=half takes half of it"
+    if censored == "half":
+        values[known] = limits[known] / 2
+        limits[known], what = np.nan, "half the limit"
+    limits[np.isinf(limits)] = np.nan
+    told = f"{count} {plural} below a limit of detection: {what}."
+    return (limits if (~np.isnan(limits)).any() else None), [told]
+
+
+def on_grid(cell: Rows, limits: Array, cells: int) -> Array:
+    """The limits on a grid of so many cells, each at its cell."""
+    grid = np.full(cells, np.nan)
+    there = ~np.isnan(limits)
+    grid[cell[there]] = limits[there]
+    return grid

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from flfl.config import ReadingRules
 from flfl.errors import InputError
 from flfl.io.columns import TEXTUAL, Columns, as_array, listing
 from flfl.io.files import (
@@ -28,19 +29,12 @@ from flfl.io.formats.parquet import read_parquet
 from flfl.io.formats.spreadsheet import read_spreadsheet
 from flfl.io.formats.text import read_text
 from flfl.io.frames import as_pandas
-from flfl.io.layouts import (
-    PARAMETER_NAMES,
-    SENSOR_NAMES,
-    VALUE_NAMES,
-    Rules,
-    find_roles,
-    long_table,
-    wide_table,
-)
+from flfl.io.long import PARAMETER_NAMES, SENSOR_NAMES, VALUE_NAMES, find_roles, long_table
 from flfl.io.merge import merge_tables, named_after_file
 from flfl.io.table import Table
 from flfl.io.tidy import is_quantity, tidy, without_flags, without_others
 from flfl.io.times import TIME_NAMES, looks_like_time
+from flfl.io.wide import wide_table
 
 
 def read_readings(path: str | Path, **options: Any) -> Table:
@@ -51,14 +45,14 @@ def read_readings(path: str | Path, **options: Any) -> Table:
     path : str or Path
         ``.csv``, ``.txt`` or ``.tsv``, each also with ``.gz``, ``.parquet``, or ``.nc`` (NetCDF).
     options
-        How to read it, as :class:`~flfl.io.layouts.Rules` says.
+        How to read it, as :class:`~flfl.config.ReadingRules` says.
 
     Raises
     ------
     InputError
         With the file, the line and the column at fault, and the remedy.
     """
-    rules, path = Rules.check(options), Path(path)
+    rules, path = ReadingRules.check(options), Path(path)
     if not is_several(path):
         return to_table(_read(path, read_bytes, rules), rules)
     tables = []
@@ -70,7 +64,7 @@ def read_readings(path: str | Path, **options: Any) -> Table:
     return merge_tables(path, tables, rules.duplicates)
 
 
-def to_table(columns: Columns, rules: Rules) -> Table:
+def to_table(columns: Columns, rules: ReadingRules) -> Table:
     """The table in some columns, wide or long."""
     if columns.wide_only:
         given = rules.model_dump(exclude_none=True)
@@ -111,10 +105,10 @@ def to_table(columns: Columns, rules: Rules) -> Table:
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
     """Read a file of any format into named columns."""
-    return _read(Path(path), read_bytes, Rules(parameter=parameter))
+    return _read(Path(path), read_bytes, ReadingRules(parameter=parameter))
 
 
-def _read(path: Path, content: Callable[[Path], bytes], rules: Rules) -> Columns:
+def _read(path: Path, content: Callable[[Path], bytes], rules: ReadingRules) -> Columns:
     """Named columns from a file's content; a further format is a line here."""
     suffix, parameter = suffix_of(path), rules.parameter
     if suffix in TEXT_SUFFIXES:
@@ -138,7 +132,7 @@ def from_frame(readings: Any, **options: Any) -> Table:
 
     The index holds the times or, where it is a plain row count, a column with a common name such as
     ``time``. An array has slots and sensors 0, 1, 2, … Missing are NaN and, as in a file, -999 and
-    -9999. ``options`` are :class:`~flfl.io.layouts.Rules`.
+    -9999. ``options`` are :class:`~flfl.config.ReadingRules`.
 
     Examples
     --------
@@ -146,7 +140,7 @@ def from_frame(readings: Any, **options: Any) -> Table:
     >>> table.sensor_ids, table.positions.tolist()
     (('0', '1'), [0.0, 1.0])
     """
-    rules = Rules.check(options)
+    rules = ReadingRules.check(options)
     label = "the array" if isinstance(readings, np.ndarray | list) else "the DataFrame"
     readings, _ = as_pandas(readings)
     if is_long(readings, rules):
@@ -169,9 +163,9 @@ def from_frame(readings: Any, **options: Any) -> Table:
     return replace(to_table(frame_columns(label, parts), rules), source=None)
 
 
-def is_long(frame: pd.DataFrame, rules: Rules | None = None) -> bool:
+def is_long(frame: pd.DataFrame, rules: ReadingRules | None = None) -> bool:
     """Whether a DataFrame has a row for each reading: columns of time, sensor and value."""
-    rules = rules or Rules()
+    rules = rules or ReadingRules()
     if rules.layout != "auto" or rules.sensor_column or rules.value_column:
         return rules.layout == "long" or bool(rules.sensor_column or rules.value_column)
     names = {str(name).strip().lower() for name in frame.columns}

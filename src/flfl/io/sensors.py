@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 from flfl.io.columns import Columns, CoordinateKind, listing
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
-from flfl.io.layouts import read_places
+from flfl.io.places import read_places
 from flfl.io.read import frame_columns, read_columns
 from flfl.io.table import Table
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from flfl.config import DateOrder, TimeUnit
 from flfl.errors import InputError
 from flfl.io.columns import Columns
 
@@ -62,8 +62,6 @@ _EPOCH = (631_152_000, 4_102_444_800)
 
 Mask = NDArray[np.bool_]
 Texts = NDArray[np.object_]
-DateOrder = Literal["auto", "day-first", "month-first"]
-TimeUnit = Literal["auto", "seconds", "milliseconds", "number"]
 Refuse = Callable[[str, str, int], InputError]
 """The refusal of the n-th time: what is wrong, the remedy, and n."""
 

@@ -81,8 +81,8 @@ def recover(
         value. The tables of the result are of the same kind, one column for each sensor. NaN, -999
         and -9999 are missing.
     reading : mapping, optional
-        How to read it: ``{"sentinels": (-99.9,), "parameter": "pm10"}``, as
-        :class:`~flfl.io.layouts.Rules` says.
+        How to read it: ``{"missing": (-99.9,), "parameter": "pm10"}``, as
+        :class:`~flfl.config.ReadingRules` says.
     sensors : Sensors, DataFrame or path, optional
         Coordinates (and sites), one row for each sensor.
     sites : sequence, mapping or "each", optional

@@ -85,7 +85,7 @@ def load(path: str | Path) -> Recovery:
         except (zipfile.BadZipFile, KeyError, ValueError) as error:
             raise InputError("this is not a saved result", where=where, remedy=remedy) from error
     known = tables["flags"] == "observed"
-    table = from_frame(tables["values"].where(known), sentinels=())
+    table = from_frame(tables["values"].where(known), missing=())
     units = None if about["units"] is None else tuple(about["units"])
     table = replace(table, units=units, notes=tuple(about["notes"][:1]))
     place = about["sensors"]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from flfl.config import OutSettings, ReadingSettings
+from flfl.config import OutSettings, ReadingRules, ReadingSettings
 from flfl.ensemble.recovery import METHODS, Recovered
 from flfl.errors import InputError
-from flfl.io.files import PARQUET_SUFFIXES, SHEET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.io.grid import unseen
-from flfl.io.layouts import SENTINELS, Rules
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
 from flfl.io.table import NOBODY, Table
@@ -29,42 +25,15 @@ Array = NDArray[np.float64]
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
     """The owner's readings on the network's times."""
     if settings.query is not None:
-        tables = [("the query", _query(settings))]
+        where, table = "the query", _query(settings)
     else:
-        paths = [settings.file] if settings.file is not None else _files(settings.folder)
-        tables = [(str(path), read_readings(path, **_rules(settings))) for path in paths]
-    ids = list(dict.fromkeys(name for _, table in tables for name in table.sensor_ids))
-    values = np.full((len(ids), grid.slots), np.nan)
-    for where, table in tables:
-        rows = [ids.index(name) for name in table.sensor_ids]
-        new = _aligned(table, grid, where)
-        values[rows] = _joined(values[rows], new, settings.duplicates, where)
+        where = str(settings.file or settings.folder)
+        table = read_readings(where, **settings.rules)
+    ids, values = list(table.sensor_ids), _aligned(table, grid, where)
     if settings.sensors is None:
         return Snapshot(ids, values, None, "")
     sensors = read_sensors(settings.sensors, ids)
     return Snapshot(ids, values, sensors.coordinates, sensors.kind or "")
-
-
-def _rules(settings: ReadingSettings) -> dict[str, Any]:
-    names = {"layout", "time_column", "sensor_column", "value_column", "duplicates"}
-    missing = SENTINELS if settings.missing is None else settings.missing
-    return settings.model_dump(include=names) | {"sentinels": missing}
-
-
-def _files(folder: Path | None) -> list[Path]:
-    suffixes = (*TEXT_SUFFIXES, *SHEET_SUFFIXES, *PARQUET_SUFFIXES)
-    found = sorted(
-        path
-        for path in (folder.iterdir() if folder is not None and folder.is_dir() else ())
-        if path.is_file() and suffix_of(path) in suffixes and not path.name.startswith(".")
-    )
-    if not found:
-        raise InputError(
-            "there is no file of readings in the folder",
-            where=str(folder),
-            remedy=f"Put files there that end in {', '.join(suffixes)}",
-        )
-    return found
 
 
 def _aligned(table: Table, grid: TimeGrid, where: str) -> Array:
@@ -89,19 +58,6 @@ def _aligned(table: Table, grid: TimeGrid, where: str) -> Array:
     values = np.full((len(table.sensor_ids), grid.slots), np.nan)
     values[:, slots[inside]] = table.values.to_numpy()[inside].T
     return values
-
-
-def _joined(old: Array, new: Array, duplicates: str, where: str) -> Array:
-    """A later file adds to the earlier ones; where both have a reading, the rule decides."""
-    both = ~np.isnan(old) & ~np.isnan(new) & (old != new)
-    if both.any() and duplicates == "refuse":
-        raise InputError(
-            f"{int(both.sum())} readings differ from those of an earlier file",
-            where=where,
-            remedy='Remove one of the files, or choose duplicates = "first" or "mean"',
-        )
-    merged = np.where(np.isnan(old), new, old)
-    return np.where(both, (old + new) / 2, merged) if duplicates == "mean" else merged
 
 
 def _query(settings: ReadingSettings) -> Table:
@@ -132,7 +88,7 @@ def _query(settings: ReadingSettings) -> Table:
             remedy="Try the query and the address with the database's own client",
         ) from None
     columns = frame_columns("the query", [(str(name), frame[name]) for name in frame])
-    return to_table(columns, Rules.check(_rules(settings)))
+    return to_table(columns, ReadingRules.check(settings.rules))
 
 
 def write_tables(

@@ -1,0 +1,220 @@
+"""Long files: one row for each reading, with its time and its sensor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from flfl.config import ReadingRules
+from flfl.errors import InputError
+from flfl.io import tidy
+from flfl.io.assemble import assemble
+from flfl.io.axis import read_axis, refuse_scattered, repeats
+from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
+from flfl.io.columns import TEXTUAL, Columns, listing
+from flfl.io.places import COORDINATES, read_places
+from flfl.io.table import By, LongColumn, Table
+from flfl.io.times import TIME_NAMES
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+SENSOR_NAMES = (
+    "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
+    "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
+    "sensor_index", "sensor_number", "station_code", "stationscode", "station_name", "site_name",
+    "messstation", "messstelle", "stationsname", "capteur", "code_station", "estacion", "estación",
+    "codigo_estacion", "punto_muestreo",
+)  # fmt: skip
+VALUE_NAMES = (
+    "value", "values", "reading", "readings", "measurement", "measurements", "concentration",
+    "wert", "messwert", "valeur", "valor",
+)  # fmt: skip
+UNIT_NAMES = ("unit", "units")
+PARAMETER_NAMES = ("parameter", "pollutant", "schadstoff", "komponente", "polluant", "magnitud")
+# What a cell of the columns of time, sensor and value belongs to.
+_HELD: tuple[By, ...] = ("slot", "sensor", "cell")
+# What was said of each reading, which nobody said of a recovered one.
+_JUDGEMENT = re.compile(
+    r"(?:.*[_ ])?(?:qc|qa|quality|flags?|status|valid|validity|validated|validation"
+    r"|verified|verification)(?:[_ ](?:flags?|code|status))?"
+)
+# Sensors and times that hardly ever meet are a mistaken column, and a grid beyond memory.
+_MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
+
+
+def find_roles(columns: Columns, rules: ReadingRules) -> tuple[int, int, int] | None:
+    """Columns of a long file; None when it does not look long and need not be."""
+    if rules.layout == "wide":
+        return None
+    sure = rules.layout == "long" or (rules.sensor_column or rules.value_column) is not None
+    found = {
+        option: columns.find(common) if name is None else columns.named(name, option)
+        for option, name, common in (
+            ("time_column", rules.time_column, TIME_NAMES),
+            ("sensor_column", rules.sensor_column, SENSOR_NAMES),
+            ("value_column", rules.value_column, VALUE_NAMES),
+        )
+    }
+    missing = [option for option, column in found.items() if column is None]
+    if missing == ["value_column"] and len(columns.names) == 3:
+        # time, station, PM10: the one column left holds the values, if the sensors have names.
+        some = columns.arrays[found["sensor_column"] or 0].slice(0, 100)
+        numbers = not sure and is_number(some)
+        found["value_column"] = None if numbers else ({0, 1, 2} - set(found.values())).pop()
+    if missing == ["value_column"] and found["value_column"] is None:
+        used = [column for column in found.values() if column is not None]
+        found["value_column"] = tidy.value_column(columns, used, rules.parameter)
+    positions = [column for column in found.values() if column is not None]
+    if len(set(positions)) == 3:
+        return positions[0], positions[1], positions[2]
+    if not sure:
+        return None
+    problem = "a long table needs a time, a sensor and a value column; these columns were found: "
+    remedy = "Name the columns with " + ", ".join(missing or found)
+    raise columns.error(problem + listing(columns.names, 8), remedy)
+
+
+def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRules) -> Table:
+    """The table of a long file; ``roles`` are its columns of time, sensor and value."""
+    time, who, value = roles
+    columns, notes = _pick_parameter(columns, rules.parameter, roles)
+    code, words = _codes(columns, time, columns.arrays[time], "time")
+    names = pc.utf8_trim_whitespace(pc.cast(columns.arrays[who], pa.string()))
+    sensor, found = _codes(columns, who, names, "sensor name")
+    ids = [str(name) for name in found.to_pylist()]
+    decimal = decimal_mark(columns, [value], rules.decimal)
+    # A copy: sentinels are taken out in place, and the column may be the file's own memory.
+    below = dict[int, Array]()
+    numbers = np.array(to_numbers(columns, value, decimal, rules.words, "", below))
+    notes = [*columns.notes, *clean(columns, [value], numbers[None, :], rules.sentinels), *notes]
+    limits, told = limits_of(below, [value], numbers[None, :], rules.censored)
+    notes += told
+    axis = read_axis(columns, time, words, code, rules)
+    slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
+    if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
+        problem = f"{len(code)} rows name {sensors} sensors and {slots} times, which hardly ever "
+        remedy = "Check that sensor_column and time_column name the right columns"
+        raise columns.error(problem + "meet", remedy)
+    cell = sensor * slots + slot
+    if rules.step is None:
+        refuse_scattered(columns, axis, code, sensor, sensors)
+        notes += repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
+    cells = columns.arrays[value] if columns.format in TEXTUAL else None
+    values, texts = gather(cell, numbers, sensors * slots, rules.several, cells, decimal)
+    kept, lost = _long_columns(columns, roles, (slot, sensor), (slots, sensors))
+    if lost:
+        notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
+    by_sensor = bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot)))
+    columns = _units(_coordinates(columns, kept, ids, notes), kept, notes)
+    flat = [None if texts is None else texts[i * slots :][:slots] for i in range(sensors)]
+    values = values.reshape(sensors, slots)
+    table = assemble(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
+    if limits is None:
+        return table
+    ceiling = on_grid(cell, limits[0], sensors * slots).reshape(sensors, slots).T
+    return replace(table, ceiling=ceiling)
+
+
+def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[Rows, pa.Array]:
+    """Which of the different cells each row holds, and those cells; refuses a missing one."""
+    text = array.type == pa.string()
+    missing = pc.fill_null(pc.equal(array, ""), True) if text else array.is_null()
+    if pc.any(missing).as_py():
+        remedy = "Give every row a time and a sensor, or remove the row"
+        row = pc.index(missing, True).as_py()
+        raise columns.error(f"the {what} is missing", remedy, row, column=column)
+    coded = array.dictionary_encode()
+    return coded.indices.to_numpy(zero_copy_only=False).astype(np.intp), coded.dictionary
+
+
+def _pick_parameter(
+    columns: Columns, parameter: str | None, used: tuple[int, ...]
+) -> tuple[Columns, list[str]]:
+    """The rows of one parameter, and a note on it; refuses several when none is chosen."""
+    column = columns.find(PARAMETER_NAMES)
+    if column is None or column in used:
+        if parameter is not None:
+            problem = f"there is no column parameter to choose {parameter!r} from"
+            raise columns.error(problem, "Leave parameter out")
+        return columns, []
+    cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[column], pa.string())).fill_null("")
+    found = sorted(str(name) for name in pc.unique(cells).to_pylist())
+    if len(found) > 1 if parameter is None else parameter not in found:
+        lacks = "" if parameter is None else f"there is no parameter {parameter!r}; "
+        problem = f"{lacks}the file holds {len(found)} parameters: {listing(found, 12)}"
+        remedy = f"Choose one with parameter, for example parameter={found[0] or found[-1]}"
+        raise columns.error(problem, remedy, column=column)
+    if len(found) > 1:
+        columns = columns.pick(np.flatnonzero(pc.equal(cells, parameter)))
+    chosen = parameter or found[0]
+    return columns, [f"The parameter is {chosen}."] if chosen else []
+
+
+def _long_columns(
+    columns: Columns, roles: tuple[int, ...], keys: tuple[Rows, Rows], counts: tuple[int, int]
+) -> tuple[tuple[LongColumn, ...], list[str]]:
+    """The columns that depend on sensor or time alone, to be written again, and the others' names.
+
+    ``keys`` are the slot and the sensor of each row, ``counts`` how many there are.
+    """
+    kept, lost = [], []
+    for i, (name, array) in enumerate(zip(columns.names, columns.arrays, strict=True)):
+        if i in roles:
+            kept.append(LongColumn(name, _HELD[roles.index(i)]))
+            continue
+        found = None
+        if not (_JUDGEMENT.fullmatch(name.lower()) or pa.types.is_nested(array.type)):
+            coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+            code = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            for by, key, count in zip(_HELD, keys, counts, strict=False):
+                first = np.full(count, -1, dtype=np.intp)
+                first[key[::-1]] = np.arange(len(key))[::-1]
+                if (code[first][key] == code).all():
+                    found = LongColumn(name, by, array.take(pa.array(first, mask=first < 0)))
+        lost += [name] if found is None else []
+        kept += [] if found is None else [found]
+    return tuple(kept), lost
+
+
+def _units(columns: Columns, kept: Sequence[LongColumn], notes: list[str]) -> Columns:
+    """The same with the unit of each sensor, where a column tells."""
+    column = columns.find(UNIT_NAMES)
+    name = "" if column is None else columns.names[column]
+    if column is None or any(one.name == name for one in kept if one.cells is None):
+        return columns
+    cells = next((one.cells for one in kept if one.by == "sensor" and one.name == name), None)
+    if cells is None:
+        remedy = "Convert the readings of a sensor to one unit, or remove the column"
+        raise columns.error("one sensor has readings in several units", remedy, column=column)
+    units = tuple(str(unit or "").strip() for unit in cells.to_pylist())
+    if len(set(units)) > 1:
+        notes.append(f"The sensors are in different units: {listing(sorted(set(units)))}.")
+    return replace(columns, units=units)
+
+
+def _coordinates(
+    columns: Columns, kept: Sequence[LongColumn], ids: list[str], notes: list[str]
+) -> Columns:
+    """The same with the coordinates that it gives, when every sensor has one place."""
+    held = {one.name: one.cells for one in kept if one.by == "sensor" and one.cells is not None}
+    small = replace(columns, names=tuple(held), arrays=tuple(held.values()))
+    for _, *pair in COORDINATES:
+        if None not in map(columns.find, pair) and None in map(small.find, pair):
+            notes.append("The coordinates of a sensor change; they are not used.")
+            return columns
+    try:
+        coordinates, kind, told = read_places(small, list(range(len(ids))), ids)
+    except InputError:
+        return columns
+    if coordinates is not None and not np.isfinite(coordinates).all():
+        notes.append("The coordinates in the file are not all there; they are not used.")
+        return columns
+    notes += told
+    return replace(columns, coordinates=coordinates, kind=kind)
