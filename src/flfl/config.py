@@ -347,6 +347,11 @@ class ReadingRules(Settings):
         return tuple(one for one in self.missing if isinstance(one, str))
 
     @property
+    def merges(self) -> bool:
+        """Whether several rows may become one slot."""
+        return self.step is not None or self.duplicates != "refuse"
+
+    @property
     def several(self) -> Duplicates | Aggregate:
         """What several readings of one slot become."""
         return self.duplicates if self.step is None else self.aggregate

@@ -103,3 +103,21 @@ def test_what_makes_no_sense_is_said_before_any_work(arguments, words, run, file
     assert result.exit_code == 2
     assert words in result.output
     assert folder(tmp_path) == before
+
+
+def test_rows_come_back_after_a_step(run, tmp_path):
+    stamps = [f"2024-01-{1 + i // 24:02d} {i % 24:02d}:{7 * i % 50:02d}" for i in range(96)]
+    rows = [f"{t},{i % 9}.5,{'' if 40 <= i < 44 else i % 7}" for i, t in enumerate(stamps)]
+    readings, back = tmp_path / "r.csv", tmp_path / "rows.csv"
+    readings.write_text("\n".join(["time,a,b", *rows]) + "\n")
+    given = ("recover", readings, "--out", tmp_path / "o.csv", "--method", "linear")
+    result = run(*given, "--step", "1h", "--rows", back, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["readings_of_a_cell"] == {"0": 4, "1": 188}
+    before, after = readings.read_text().splitlines(), back.read_text().splitlines()
+    changed = [i for i, (one, two) in enumerate(zip(before, after, strict=True)) if one != two]
+    assert changed == [41, 42, 43, 44]
+    assert all(after[i].startswith(before[i]) for i in changed)
+    result = run(*given, "--rows", back)
+    assert result.exit_code == 2
+    assert "--step 1h" in result.stderr

@@ -201,3 +201,103 @@ def test_a_sheet_may_be_named(tmp_path) -> None:
     assert read_readings(path, sheet="PM10").sensor_ids == tuple(READINGS)
     with pytest.raises(InputError, match="the sheets are Info, PM10"):
         read_readings(path, sheet="PM25")
+
+
+class TestRowsAsTheyCame:
+    """After ``step`` the file's own rows come back, its stamps and texts as they were."""
+
+    LINES = (
+        "2024-01-01 00:01:07,a,1.0,ok", "2024-01-01 00:29:50,a,1.5,ok",
+        "2024-01-01 01:10:00,a,-999,bad", "2024-01-01 02:15:00,a,5.0,ok",
+        "2024-01-01 00:02:00,b,2.0,ok", "2024-01-01 01:20:00,b,,bad",
+        "2024-01-01 01:40:00,b,4.25,ok",
+        "2024-01-01 02:25:00,b,6.0,ok",
+    )  # fmt: skip
+
+    def test_long(self, tmp_path) -> None:
+        lines = ["# logger 7", "when;time;sensor;value;status"]
+        lines += [f"x;{line.replace(',', ';')}" for line in self.LINES]
+        table = read_readings(text("l.csv", lines, "utf-16")(tmp_path), step="1h")
+        assert table.counts.tolist() == [[2, 1], [0, 1], [1, 1]]
+        filled = table.values.fillna(3.123456)
+        flags, rows = tmp_path / "flags.csv", tmp_path / "rows.csv"
+        write_result(None, flags, table, filled, rows_path=rows)
+        got = rows.read_text("utf-16").splitlines()
+        wanted = [*lines]
+        wanted[4] = wanted[4].replace("-999", "3.1235")
+        # Another row of the same slot has a reading: that is the slot's.
+        wanted[7] = wanted[7].replace(";;", ";4.25;")
+        assert got == wanted
+        told = pd.read_csv(flags, sep=";", encoding="utf-16", comment="#")
+        assert told["readings"].tolist() == [2, 0, 1, 1, 1, 1]
+
+    def test_wide_with_units_flags_and_a_mean(self, tmp_path) -> None:
+        lines = ["time,a,a_flag,b,Mean", "UTC,ug/m3,-,ug/m3,ug/m3"]
+        for i in range(12):
+            cells = ("" if i == 4 else f"{i}.5", "B" if i == 6 else "V", f"{2 * i}.25", "7")
+            lines.append(f"2024-01-01 {i:02d}:{7 * i % 50:02d},{','.join(cells)}")
+        table = read_readings(
+            text("w.csv", lines)(tmp_path), step="1h", bad_flags=["B"], aggregate="median"
+        )
+        write_result(None, None, table, table.values.fillna(9.0), rows_path=tmp_path / "rows.csv")
+        wanted = [*lines]
+        wanted[6] = wanted[6].replace(",,", ",9.0,")
+        wanted[8] = wanted[8].replace("6.5,B", "9.0,B")
+        assert (tmp_path / "rows.csv").read_text().splitlines() == wanted
+
+    @pytest.mark.parametrize("suffix", ["csv", "parquet"])
+    def test_parquet(self, suffix: str, tmp_path) -> None:
+        times = pd.to_datetime([f"2024-01-01 {h:02d}:{h * 7 % 60:02d}" for h in range(10)])
+        frame = pd.DataFrame({"time": times, "a": [1.0, np.nan, *range(8)], "b": range(10)})
+        frame.to_parquet(tmp_path / "p.parquet", index=False)
+        table = read_readings(tmp_path / "p.parquet", step="1h")
+        path = tmp_path / f"rows.{suffix}"
+        write_result(None, None, table, table.values.fillna(0.5), rows_path=path)
+        again = pd.read_parquet(path) if suffix == "parquet" else pd.read_csv(path, parse_dates=[0])
+        pd.testing.assert_frame_equal(again, frame.fillna(0.5), check_dtype=suffix == "parquet")
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            n
+            for n in FILES
+            if not any(w in n for w in ("transposed", "sheet", "folder", "zip", "a file a"))
+        ],
+    )
+    def test_every_export_keeps_its_rows(self, name: str, tmp_path) -> None:
+        """Reading the written rows gives the filled table."""
+        export = FILES[name]
+        path = export.write(tmp_path)
+        table = read_readings(path, step="1h", **export.options)
+        filled = table.values.fillna(4.0)
+        rows = tmp_path / f"rows{path.suffix}"
+        write_result(None, None, table, filled, rows_path=rows)
+        # What stood for the total of the others is that no more.
+        again = read_readings(rows, step="1h", **export.options).values[list(table.sensor_ids)]
+        # These have no row without a reading, or call such a row not valid.
+        rowless = name.startswith(("EPA", "OpenAQ", "EEA"))
+        pd.testing.assert_frame_equal(again, table.values if rowless else filled)
+
+    def test_frames(self) -> None:
+        from flfl import recover
+
+        t = pd.date_range("2024-01-01", periods=90, freq="h") + pd.to_timedelta(
+            np.arange(90) * 37 % 600, unit="s"
+        )
+        frame = pd.DataFrame(
+            {"time": t, "a": np.sin(np.arange(90) / 5), "b": np.cos(np.arange(90) / 5)}
+        )
+        frame.loc[30:33, "a"] = np.nan
+        result = recover(frame, method="linear", reading={"step": "1h"}, verbose=0)
+        rows = result.to_rows()
+        assert rows["time"].tolist() == t.tolist()
+        assert rows["a"].notna().all()
+        pd.testing.assert_series_equal(rows["b"], frame["b"])
+        assert rows["a"].iloc[31] == result.values["a"].iloc[31]
+        assert result.summary()["readings_of_a_cell"] == {"0": 4, "1": 176}
+
+    def test_where_rows_stayed_rows(self, tmp_path) -> None:
+        table = read_readings(FILES["plain wide"].write(tmp_path))
+        with pytest.raises(InputError, match="those of the filled table"):
+            write_result(None, None, table, table.values.fillna(1.0), rows_path=tmp_path / "r.csv")
+        assert not (tmp_path / "r.csv").exists()

@@ -114,9 +114,9 @@ def check_before(outputs: Outputs, **files: Any) -> None:
     """Refuse what cannot be written, before minutes of work: above all the ``files`` to read."""
     read = [files.get(name) for name in ("readings", "sensors_path", "sites")]
     inputs = [Path(path) for path in read if path not in (None, EACH)]
-    check_outputs(outputs.get("out"), outputs.get("flags"), inputs=inputs)
+    check_outputs(outputs.get("out"), outputs.get("flags"), inputs, outputs.get("rows"))
     known = {"publish": OUTPUT_SUFFIXES, "report": SUFFIXES, "save_model": (".flfl",)}
-    for name in outputs.keys() - {"out", "flags"}:
+    for name in outputs.keys() - {"out", "flags", "rows"}:
         if path := outputs[name]:
             check_writable(path, inputs=inputs, suffixes=known.get(name, (".npz",)))
     if outputs.get("report"):
@@ -145,7 +145,7 @@ def write_recovery(
         write_result(path, None, bare, result.published)
     write_result(
         outputs.get("out"), outputs.get("flags"), table, result.values,
-        result.lower, result.upper, result.provenance, sensors,
+        result.lower, result.upper, result.provenance, sensors, outputs.get("rows"),
     )  # fmt: skip
     if path := outputs.get("report"):
         write_page(path, result, table, sensors, settings, title=title)
@@ -200,6 +200,7 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
     for name, words in {
         "out": "Filled table",
         "flags": "Every value with its flag and interval",
+        "rows": "The rows as they came, filled",
         "report": "The page to look at",
         "publish": "Filled from noisy copies, without a reading of yours",
     }.items():

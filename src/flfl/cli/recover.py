@@ -15,6 +15,7 @@ from flfl.estimators.saved_model import load_model
 from flfl.io.sensors import Sensors
 from flfl.io.suspicions import find_faults
 from flfl.io.table import Table
+from flfl.io.write import check_rows
 from flfl.methods import find
 from flfl.recovery import recover as recover_table
 from flfl.recovery.rules import Rules, count_reasons, fault_notes, treated
@@ -27,6 +28,7 @@ from flfl.report.content import count
 @option(
     "--flags", "Also write a long table (.csv, .csv.gz, .parquet) with flags and reasons.", PATH
 )
+@option("--rows", "Also write the rows as they came, filled, where --step put them together.", PATH)
 @option("--report", "Also write a page (.html): map, series, scores, what left the sites.", PATH)
 @option("--publish", "Also write a table to publish, filled from noisy copies alone.", PATH)
 @option("--max-gap", "Leave longer gaps empty: slots, or a time such as 6h or 2d.", options.GAP)
@@ -69,7 +71,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
       flfl recover readings.csv --max-gap 2d --dry-run
       flfl recover more.csv --sensors sensors.csv --warm-start run.flfl --out filled.csv
     """
-    outputs = {name: given.pop(name) for name in ("out", "flags", "report", "publish")}
+    outputs = {name: given.pop(name) for name in ("out", "flags", "rows", "report", "publish")}
     kept = {"save_model": given.pop("save_model")}
     if not dry_run and outputs["out"] is None:
         raise click.UsageError("Missing option '--out'.")
@@ -81,6 +83,8 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
     with output.progress() as tell:
         tell(f"reading {given['readings']}")
         table, sensors = options.read_tables(**given)
+        if outputs["rows"]:
+            check_rows(table, outputs["rows"])
         if dry_run:
             _print_plan(table, sensors, settings, outputs, as_json)
             return

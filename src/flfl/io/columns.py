@@ -43,6 +43,8 @@ class Columns:
     ``arrays`` hold texts (``string``) as the file has them, or typed values. ``place`` names a row
     for people: ``line 7``. ``time_first``: the format says that the first column is the time.
     ``wide_only``: all others are sensors. ``form`` is what it takes to write such a file again.
+    ``raw`` are the columns as they came, where they are kept; ``homes`` and ``rows`` say which of
+    its columns (-1: none) and rows these are.
     """
 
     path: Path
@@ -58,11 +60,20 @@ class Columns:
     coordinates: NDArray[np.float64] | None = None
     kind: CoordinateKind | None = None
     notes: tuple[str, ...] = ()
+    raw: Columns | None = None
+    homes: tuple[int, ...] = ()
+    rows: NDArray[np.intp] | None = None
+
+    def kept(self) -> Columns:
+        """The same, with what they are now kept beside what will be made of them."""
+        rows = np.arange(len(self.arrays[0]))
+        return replace(self, raw=self, homes=tuple(range(len(self.names))), rows=rows)
 
     def pick(self, rows: NDArray[np.intp]) -> Columns:
         """These rows alone; messages still name the rows of the file."""
         taken = tuple(array.take(pa.array(rows)) for array in self.arrays)
-        return replace(self, arrays=taken, place=lambda row: self.place(int(rows[row])))
+        left = None if self.rows is None else self.rows[rows]
+        return replace(self, arrays=taken, rows=left, place=lambda row: self.place(int(rows[row])))
 
     def find(self, common: Sequence[str]) -> int | None:
         """The column that bears the first of these common names that is there, in any case."""

@@ -19,6 +19,7 @@ from flfl.io.axis import read_axis, refuse_scattered, repeats
 from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
 from flfl.io.columns import TEXTUAL, Columns, listing
 from flfl.io.places import COORDINATES, read_places
+from flfl.io.rows import Original
 from flfl.io.table import By, LongColumn, Table
 from flfl.io.times import TIME_NAMES
 
@@ -116,6 +117,11 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRule
     flat = [None if texts is None else texts[i * slots :][:slots] for i in range(sensors)]
     values = values.reshape(sensors, slots)
     table = assemble(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
+    if rules.merges:
+        known = cell[~np.isnan(numbers)]
+        counts = np.bincount(known, minlength=sensors * slots).reshape(sensors, slots).T
+        original = Original.of(columns, [value], numbers[None, :], slot, sensor[None, :])
+        table = replace(table, counts=counts, original=original)
     if limits is None:
         return table
     ceiling = on_grid(cell, limits[0], sensors * slots).reshape(sensors, slots).T

@@ -35,6 +35,7 @@ def merge_tables(path: Path, tables: Sequence[Table], duplicates: str) -> Table:
     ids = list(dict.fromkeys(name for table in tables for name in table.sensor_ids))
     values, count = np.full((len(index), len(ids)), np.nan), 0
     texts, ceiling = _Texts(len(index), len(ids)), np.full(values.shape, np.nan)
+    counts = np.zeros(values.shape, dtype=np.intp)
     for table in tables:
         rows = index.get_indexer(table.values.index)
         for i, name in enumerate(table.sensor_ids):
@@ -53,7 +54,10 @@ def merge_tables(path: Path, tables: Sequence[Table], duplicates: str) -> Table:
             texts.put(column, rows[fresh], table, i, fresh)
             if table.ceiling is not None:
                 ceiling[rows, column] = np.fmin(ceiling[rows, column], table.ceiling[:, i])
-    return _described(path, tables, index, ids, values, texts, ceiling, count)
+            if table.counts is not None:
+                counts[rows, column] += table.counts[:, i]
+    merged = _described(path, tables, index, ids, values, texts, ceiling, count)
+    return replace(merged, counts=counts if counts.any() else None)
 
 
 def _described(

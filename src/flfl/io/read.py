@@ -74,7 +74,7 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
         return wide_table(columns, rules)
-    columns = recognised(columns, rules.format)
+    columns = recognised(columns.kept() if rules.merges else columns, rules.format)
     header = columns.format in TEXTUAL and rules.time_column is None
     if header and columns.find(TIME_NAMES) is None and looks_like_time(columns.names[0]):
         first = columns.names[0]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from flfl.io.columns import PLAIN, CoordinateKind, Dialect, FileFormat
 from flfl.io.grid import Grid
+from flfl.io.rows import Original
 
 Layout = Literal["wide", "long"]
 By = Literal["slot", "sensor", "cell"]
@@ -70,7 +71,9 @@ class Table:
     where the file gives offsets) or numbers. ``source`` is None when it did not come from a file;
     ``notes`` say what was understood, in plain sentences. ``order`` has the slots in the order of
     the rows that were given, where that differs from time order. ``ceiling`` (time x sensor, NaN:
-    none) is the limit of detection of missing readings that lay below one. ``units``,
+    none) is the limit of detection of missing readings that lay below one. Where rows were put
+    together, ``counts`` (time x sensor) says how many readings each cell comes from, and
+    ``original`` has the rows as they came. ``units``,
     ``coordinates`` and ``coordinate_kind`` are those of every sensor, as far as the file of
     readings itself tells them.
     """
@@ -84,6 +87,8 @@ class Table:
     ceiling: NDArray[np.float64] | None = None
     coordinates: NDArray[np.float64] | None = None
     coordinate_kind: CoordinateKind | None = None
+    counts: NDArray[np.intp] | None = None
+    original: Original | None = None
 
     @property
     def positions(self) -> NDArray[np.float64]:

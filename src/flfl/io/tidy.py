@@ -76,6 +76,7 @@ def _drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
         names=tuple(columns.names[i] for i in kept),
         arrays=tuple(columns.arrays[i] for i in kept),
         units=units,
+        homes=tuple(columns.homes[i] for i in kept) if columns.homes else (),
         notes=(*columns.notes, *notes),
     )
 
@@ -101,12 +102,10 @@ def _unit_row(columns: Columns) -> Columns:
     first, *rest = (str(array[0].as_py() or "").strip() for array in columns.arrays)
     named = [cell for cell in rest if cell]
     if named and _UNIT_LABEL.fullmatch(first) and all(map(_UNIT.fullmatch, named)):
-        sliced = tuple(array.slice(1) for array in columns.arrays)
         units = ("", *(cell.strip("[]() ") for cell in rest))
         told = f"The first row names units: {listing(dict.fromkeys(units[1:]))}."
-        place = columns.place
-        columns = replace(columns, arrays=sliced, units=units, place=lambda row: place(row + 1))
-        return replace(columns, notes=(*columns.notes, told))
+        columns = columns.pick(np.arange(1, len(columns.arrays[0])))
+        return replace(columns, units=units, notes=(*columns.notes, told))
     inside = [_IN_NAME.fullmatch(name) for name in columns.names[1:]]
     if columns.units is None and inside and all(m and _UNIT.fullmatch(m[1]) for m in inside):
         return replace(columns, units=("", *(m[1] for m in inside if m)))
@@ -132,6 +131,7 @@ def _turned(columns: Columns) -> Columns:
         place=lambda row: f"column {row + 2}",
         notes=(*columns.notes, told),
         units=None,
+        raw=None,
     )
 
 

@@ -13,6 +13,7 @@ from flfl.io.assemble import assemble
 from flfl.io.axis import read_axis, repeats
 from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
 from flfl.io.columns import TEXTUAL, Columns, listing
+from flfl.io.rows import Original
 from flfl.io.table import Table
 from flfl.io.times import TIME_NAMES
 
@@ -65,6 +66,10 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
     in_order = bool((np.diff(slot) >= 0).all())
     if not in_order:
         notes.append("The rows were not in time order; they have been sorted.")
+    original = Original.of(columns, sensors, values, slot, np.arange(len(sensors))[:, None])
+    counts = None
+    if rules.merges:
+        counts = np.array([np.bincount(slot[~np.isnan(one)], minlength=slots) for one in values]).T
     texts = [columns.arrays[i] if columns.format in TEXTUAL else None for i in sensors]
     if not np.array_equal(slot, rows) or slots != len(rows):
         grid, how = np.empty((len(sensors), slots)), rules.several
@@ -81,7 +86,7 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
     # Rows that were merged, or others inserted among them, have no order of their own.
     whole = slots == len(rows) and np.array_equal(np.sort(slot), rows)
     order = slot if not in_order and whole else None
-    return replace(table, order=order)
+    return replace(table, order=order, counts=counts, original=original)
 
 
 def _without_sums(

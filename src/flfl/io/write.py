@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.io.columns import PLAIN
+from flfl.errors import InputError
+from flfl.io.columns import PLAIN, TEXTUAL
 from flfl.io.files import (
     NETCDF_SUFFIXES,
     OUTPUT_SUFFIXES,
@@ -27,6 +28,7 @@ from flfl.io.files import (
 from flfl.io.formats.parquet import parquet_writer
 from flfl.io.formats.text import csv_writer
 from flfl.io.grid import unseen
+from flfl.io.rows import Original
 from flfl.io.sensors import Sensors
 from flfl.io.table import FILLED, FLAGS, LongColumn, Table
 from flfl.io.times import time_texts
@@ -79,12 +81,15 @@ def flags_of(
 
 
 def check_outputs(
-    filled_path: str | Path | None, flags_path: str | Path | None, inputs: Iterable[str | Path] = ()
+    filled_path: str | Path | None,
+    flags_path: str | Path | None,
+    inputs: Iterable[str | Path] = (),
+    rows_path: str | Path | None = None,
 ) -> None:
     """Refuse paths that `write_result` could not write, before any work is done."""
-    read, paths = list(inputs), [path for path in (flags_path, filled_path) if path is not None]
-    if flags_path is not None:
-        check_writable(flags_path, inputs=read)
+    tables = [path for path in (flags_path, rows_path) if path is not None]
+    read, paths = list(inputs), [*tables, *([] if filled_path is None else [filled_path])]
+    check_writable(*tables, inputs=read)
     check_writable(*paths, inputs=read, suffixes=OUTPUT_SUFFIXES + NETCDF_SUFFIXES)
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
         from flfl.io.formats.netcdf import import_xarray
@@ -101,8 +106,12 @@ def write_result(
     upper: Numbers | None = None,
     provenance: Provenance | None = None,
     sensors: Sensors | None = None,
+    rows_path: str | Path | None = None,
 ) -> None:
     """Write the filled table, its flags, or both; of both, neither appears without the other.
+
+    Where rows were put together (``table.original``), ``rows_path`` gets the file as it came, with
+    what was recovered in the cells that held no reading.
 
     The filled table has the layout of its source, else wide. In CSV observed cells keep their text,
     recovered ones have up to two decimals more than the sensor's observed ones, refused ones (NaN)
@@ -113,7 +122,8 @@ def write_result(
     The suffix of a path picks the format. ``values``, ``lower`` and ``upper`` are time x sensor;
     observed cells of ``values`` must be equal to the table's and have no interval.
     """
-    check_outputs(filled_path, flags_path, [] if table.source is None else [table.source.path])
+    read = [] if table.source is None else [table.source.path]
+    check_outputs(filled_path, flags_path, read, rows_path)
     filled, known = np.asarray(values, dtype=np.float64), table.known
     if filled.shape != known.shape:
         raise ValueError(f"values have shape {filled.shape}, the table {known.shape}")
@@ -144,9 +154,46 @@ def write_result(
             said["method"] = np.where(np.isin(flags, FILLED), from_, "").astype(object)
             said["reason"] = np.where(flags == "refused", np.asarray(provenance.reasons), "")
             said["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
+        if table.counts is not None:
+            said["readings"] = table.counts.astype(str).astype(object)
         more = [LongColumn(name, "cell", cells) for name, cells in said.items()]
         writers[flags_path] = _writer(flags_path, texts, [*_FLAG_COLUMNS, *more])
+    if rows_path is not None:
+        writers[rows_path] = _rows_writer(rows_path, texts)
     write_files(writers)
+
+
+def check_rows(table: Table, where: object) -> Original:
+    """The file's rows as they came, or a refusal where they were not kept."""
+    if table.original is None:
+        problem = "there are no rows but those of the filled table"
+        remedy = (
+            "Leave it out: it is for one file with step=1h, duplicates=mean or duplicates=first"
+        )
+        raise InputError(problem, where=str(where), remedy=remedy)
+    return table.original
+
+
+def filled_rows(table: Table, values: Numbers, limits: tuple[float, float]) -> list[pa.Array]:
+    """The columns of the file as it came, filled; in a text file as text, else as numbers."""
+    original, filled = check_rows(table, "rows"), np.asarray(values, dtype=np.float64)
+    put = filled[original.slot, original.sensor]
+    # A slot that has a reading of the sensor says it of all its rows.
+    written = np.full(len(put) if original.raw.format in TEXTUAL else 0, "", dtype=object)
+    texts = CellTexts(table, filled, table.known, limits)
+    for sensor in np.unique(original.sensor) if len(written) else ():
+        at = original.sensor == sensor
+        written[at] = texts.numbers(int(sensor), put[at]).to_pylist()
+    return original.filled(written, put)
+
+
+def _rows_writer(path: str | Path, texts: CellTexts) -> Writer:
+    table = texts.table
+    arrays, raw = filled_rows(table, texts.filled, texts.limits), check_rows(table, path).raw
+    if suffix_of(path) in PARQUET_SUFFIXES:
+        return parquet_writer(raw.names, arrays, raw.form)
+    cells = [pc.fill_null(pc.cast(array, pa.string()), "") for array in arrays]
+    return csv_writer(raw.names, [cells], raw.dialect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +247,15 @@ class CellTexts:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
         mark = "." if self.table.source is None else self.table.source.dialect.decimal
         found: list[int | None] = []
+        original = self.table.original
         for sensor, known in enumerate(self.known.T):
-            texts = pc.utf8_trim_whitespace(self.observed(sensor, np.flatnonzero(known)))
+            written = (
+                # Means have more decimals than anything that was measured.
+                self.observed(sensor, np.flatnonzero(known))
+                if original is None
+                else original.texts(sensor)
+            )
+            texts = pc.utf8_trim_whitespace(written)
             point = pc.find_substring(texts, mark).to_numpy()
             after = np.where(point < 0, 0, pc.binary_length(texts).to_numpy() - point - 1)
             exponents = pc.any(pc.match_substring_regex(texts, "[eE]")).as_py()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from flfl.errors import InputError
 from flfl.estimators.saved_model import Remembered
@@ -16,7 +17,7 @@ from flfl.io.files import suffix_of
 from flfl.io.sensors import Sensors
 from flfl.io.suspicions import Suspicion
 from flfl.io.table import FLAGS, Table
-from flfl.io.write import Provenance, write_result
+from flfl.io.write import Provenance, check_rows, filled_rows, write_result
 from flfl.protocol.added_error import best_guess, epsilon, gaussian_dp
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import showing
@@ -156,6 +157,7 @@ class Recovery:
             **{flag: int((cells == flag).sum()) for flag in FLAGS},
             "refusals": count_reasons(self.reasons.to_numpy()),
             "methods": count_reasons(self.methods.to_numpy()),
+            "readings_of_a_cell": _tally(self.table.counts),
             "suspicious": [one.as_dict() for one in self.suspicious],
             "rounds": self.traffic.rounds,
             "exchanges": dict(self.traffic.exchanges),
@@ -178,15 +180,21 @@ class Recovery:
             "notes": [*self.notes, *self.traffic.notes],
         }
 
-    def save(self, path: str | Path, flags: str | Path | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        flags: str | Path | None = None,
+        rows: str | Path | None = None,
+    ) -> None:
         """Write the filled table (.csv, .csv.gz, .parquet, .nc) in the layout of its source, or the
         whole result (.zip), which :func:`flfl.load` reads again.
 
         ``flags`` is a long table besides: time, sensor, value, flag, lower, upper, method, reason,
-        run_id.
+        run_id. ``rows`` is the file as it came, where its rows were put together (``step``), with
+        what was recovered in the cells that held no reading.
         """
         if self.plain is not None:
-            return self.plain.save(path, flags)
+            return self.plain.save(path, flags, rows)
         if suffix_of(path) == ".zip":
             from flfl.recovery.stored import save
 
@@ -198,7 +206,14 @@ class Recovery:
         about = replace(
             self.provenance, reasons=self.reasons.iloc[back], methods=self.methods.iloc[back]
         )
-        write_result(path, flags, self.table, values, lower, upper, about, self.sensors)
+        write_result(path, flags, self.table, values, lower, upper, about, self.sensors, rows)
+
+    def to_rows(self) -> pd.DataFrame:
+        """The rows as they came, where they were put together (``step``), with what was recovered
+        in the cells that held no reading."""
+        original = check_rows(self.table, "to_rows")
+        arrays = filled_rows(self.table, self._own.values, self.rules.bounds)
+        return pa.table(arrays, list(original.raw.names)).to_pandas()
 
     def to_html(self, path: str | Path, title: str = "") -> None:
         """Write one page to look at: map, series, scores, what left the sites.
@@ -282,6 +297,14 @@ class Recovery:
 
     def _repr_html_(self) -> str:
         return showing.as_html(self._own)
+
+
+def _tally(counts: Any) -> dict[str, int] | None:
+    """How many cells come from one reading, from two, and so on; None where rows stayed rows."""
+    if counts is None:
+        return None
+    number, cells = np.unique(counts, return_counts=True)
+    return {str(n): int(c) for n, c in zip(number, cells, strict=True)}
 
 
 DELTA = 1e-5

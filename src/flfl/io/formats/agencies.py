@@ -138,7 +138,7 @@ def _translated(columns: Columns, layout: Layout) -> Columns:
         # The other columns are quantities, of which one will be chosen.
         used = {*there, *sensors}
         made |= {name: columns.arrays[i] for name, i in at.items() if name not in used}
-        return _with(columns, made, notes)
+        return _with(columns, made, notes, at)
     made["value"] = columns.arrays[at[value]]
     if layout.valid in at:
         numbers = pc.cast(texts(layout.valid), pa.float64(), safe=False)
@@ -158,7 +158,7 @@ def _translated(columns: Columns, layout: Layout) -> Columns:
         for code, word in layout.words:
             same = pc.equal(made["parameter"], code)
             made["parameter"] = pc.if_else(same, word, made["parameter"])
-    return _with(columns, made, notes)
+    return _with(columns, made, notes, {"value": at[value]})
 
 
 def _text(array: pa.Array) -> pa.Array:
@@ -176,12 +176,16 @@ def _identity(columns: Columns, parts: list[pa.Array]) -> pa.Array:
     return short if len(pc.unique(joined)) == len(pc.unique(short)) else joined
 
 
-def _with(columns: Columns, made: dict[str, pa.Array], notes: list[str]) -> Columns:
+def _with(
+    columns: Columns, made: dict[str, pa.Array], notes: list[str], at: dict[str, int]
+) -> Columns:
+    """The columns that were made; ``at`` says where those with readings come from."""
     return replace(
         columns,
         names=tuple(made),
         arrays=tuple(made.values()),
         units=None,
         form=None,
+        homes=tuple(at.get(name, -1) for name in made),
         notes=(*columns.notes, *notes),
     )
