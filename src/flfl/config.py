@@ -125,6 +125,10 @@ def _parameters(kind: type) -> type[Settings]:
     return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
+SENTINELS = (-999.0, -9999.0)
+"""Numbers that stand for a missing reading, in files and frames alike."""
+
+
 class MethodSettings(Settings):
     """The default method's settings; :class:`flfl.FLFL` says what each means."""
 
@@ -140,6 +144,7 @@ class MethodSettings(Settings):
     coverage: Annotated[float, Field(gt=0, lt=1)] = 0.9
     n_regions: Count | None = None
     secure: bool | None = None
+    missing: Sequence[float] = SENTINELS
     random_state: Whole = 0
 
 
@@ -263,7 +268,6 @@ def _said(words: str) -> Any:
     return Field(description=words)
 
 
-SENTINELS = (-999.0, -9999.0)
 Duplicates = Literal["refuse", "mean", "first"]
 Aggregate = Literal["mean", "median", "last"]
 Censored = Literal["missing", "half"]

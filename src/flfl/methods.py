@@ -77,6 +77,9 @@ class Method:
                     f"the method {self.name} has no option {option}",
                     remedy=choice,
                 )
+        if "missing" in known:
+            # A method by its name is given tables that were read: what was missing is NaN.
+            options.setdefault("missing", ())
         if "random_state" in known:
             options.setdefault("random_state", int(seed))
         model.set_params(**options)

@@ -1,5 +1,7 @@
 """Frames of every kind go in, and the same kind comes back."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,6 +122,38 @@ def test_a_path_and_how_to_read_it(tmp_path):
 def test_what_is_no_table(given, words):
     with pytest.raises(InputError, match=words):
         recover(given)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "array", "polars"])
+def test_codes_are_missing_in_the_estimator_too(kind):
+    frame = wide()
+    frame.iloc[40:43, 1], frame.iloc[7, 0] = np.nan, np.nan
+    coded = frame.copy()
+    coded.iloc[40:43, 1], coded.iloc[7, 0] = -999.0, -9999.0
+    if kind == "polars":
+        polars = pytest.importorskip("polars")
+        coded = polars.from_pandas(coded.rename_axis("time").reset_index())
+    elif kind == "array":
+        coded = coded.to_numpy()
+    with pytest.warns(UserWarning, match=r"1 of -9999, 3 of -999; missing=\(\) keeps them"):
+        model = FLFL(effort="quick").fit(coded)
+    wanted = FLFL(effort="quick").fit(frame if kind != "array" else frame.to_numpy())
+    np.testing.assert_array_equal(model.estimates_, wanted.estimates_)
+    filled = model.transform(coded)
+    filled = filled.to_pandas().set_index("time") if kind == "polars" else filled
+    assert (np.asarray(filled) > -900).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = FLFL(effort="quick", missing=()).fit(coded)
+    assert kept.fitted_[7, 0] == -9999
+
+
+def test_a_table_that_was_read_keeps_what_its_reader_kept():
+    """``missing=()`` of the reading reaches the method, also by its name."""
+    frame = wide() * 0 - 999.0 + np.arange(len(wide()))[:, None] % 3
+    frame.iloc[10, 1] = np.nan
+    result = recover(frame, reading={"missing": ()}, effort="quick", verbose=0)
+    assert (result.flags.iloc[:10] == "observed").all().all()
 
 
 def test_cross_validation_says_why_not():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -63,6 +64,8 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     settings: ClassVar[type[Settings] | None] = None
     """The model that checks the parameters; None where the types of a dataclass do, or nothing."""
+    missing: Sequence[float] = ()
+    """Numbers that stand for a missing reading, where a method has such a parameter."""
     _by_sensor: ClassVar[tuple[str, ...]] = ()
     """Further fitted arrays whose last axis is the sensors that have readings."""
     _unit_free: ClassVar[bool] = True
@@ -119,7 +122,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, ensure_min_samples=2
         )
-        self.fitted_ = values
+        self.fitted_ = values = self._without_codes(values, told=True)
         names = X.columns if isinstance(X, pd.DataFrame) else range(values.shape[1])
         ids = tuple(str(name).strip() for name in names)
         self.index_, self.sensors_ = index, resolve_sensors(ids, sensors, sites)
@@ -165,6 +168,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False, copy=True
         )
+        values = self._without_codes(values)
         gaps = np.isnan(values)
         if gaps.any():
             rows = self._fitted_rows(X, len(values))
@@ -195,7 +199,7 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         values = validate_data(
             self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False
         )
-        rows = self._fitted_rows(X, len(values))
+        values, rows = self._without_codes(values), self._fitted_rows(X, len(values))
         # Rows without names may be others than those that were fitted, as in cross-validation.
         fitted = self.fitted_[rows]
         if (~np.isnan(values) & ~np.isnan(fitted) & (values != fitted)).any():
@@ -204,6 +208,18 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if np.isnan(error).all():
             raise InputError("nothing to score: no entry is known and estimated")
         return -float(np.nanmean(error))
+
+    def _without_codes(self, values: Array, told: bool = False) -> Any:
+        """Numbers that stand for a missing reading as NaN; a warning counts them."""
+        found = np.isin(values, self.missing)
+        if not found.any():
+            return values
+        if told:
+            numbers, counts = np.unique(values[found], return_counts=True)
+            words = [f"{n} of {x:g}" for x, n in zip(numbers.tolist(), counts, strict=True)]
+            note = f"numbers that stand for a missing reading: {', '.join(words)}; missing=() keeps"
+            warnings.warn(f"{note} them", UserWarning, stacklevel=4)
+        return np.where(found, np.nan, values)
 
     def _fitted_rows(self, X: Any, n_rows: int) -> Any:
         if isinstance(X, pd.DataFrame) and self.index_ is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from flfl.config import MethodSettings, Settings
+from flfl.config import SENTINELS, MethodSettings, Settings
 from flfl.errors import InputError
 from flfl.estimators.base import Array, BaseRecoverer, Progress, plain_frame
 from flfl.estimators.owners import Partition, Sites, partition
@@ -77,6 +78,9 @@ class FLFL(BaseRecoverer):
     secure : bool, optional
         Hide every site's part of the sums from the coordinator; None does so with three sites or
         more, which it takes.
+    missing : sequence of float
+        Numbers that stand for a missing reading, as in a file; a warning counts them. They are
+        filled like NaN.
     random_state : int
         Seed of every draw. Here one process plays all owners, so the noise of the copies follows
         from it too; real sites draw theirs from a secret.
@@ -123,6 +127,7 @@ class FLFL(BaseRecoverer):
     coverage: float = 0.9
     n_regions: int | None = None
     secure: bool | None = None
+    missing: Sequence[float] = SENTINELS
     random_state: int = 0
 
     settings: ClassVar[type[Settings] | None] = MethodSettings
@@ -197,7 +202,8 @@ class FLFL(BaseRecoverer):
         check_is_fitted(self)
         if self.remembered_ is None:
             raise InputError("nothing was shared in this fit, so no sensor can join it")
-        new = FLFL(effort=self.effort, coverage=self.coverage, random_state=self.random_state)
+        kept = ("effort", "coverage", "missing", "random_state")
+        new = FLFL(**{name: getattr(self, name) for name in kept})
         new._fit(X, sensors, sites, None, partial(new._join, self.remembered_.network))
         return new.transform(X)
 
