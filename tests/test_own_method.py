@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from click.testing import CliRunner
+
+from flfl.cli import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "own-method.md"
 
@@ -15,10 +18,23 @@ def test_the_examples_run(tmp_path, monkeypatch):
     readings = pd.DataFrame({name: np.sin(t / 5 + i) for i, name in enumerate("abc")})
     readings.iloc[10:14, 0] = np.nan
     readings.rename_axis("time").to_csv("readings.csv")
-    first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    first, second, third = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
+    )
     made: dict = {}
     exec(first, made)
     assert made["result"].method == "KNNImputer"
     exec(second, made)
     assert made["result"].method == "OthersMedian"
     assert [row.method for row in made["rows"]] == ["linear", "OthersMedian", "OthersMedian"]
+    # The class in a module of its own, as the page has it.
+    Path("fills.py").write_text(second.partition("\n\n\ntable, ")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    result = CliRunner().invoke(
+        main, ["recover", "readings.csv", "--method", "fills:OthersMedian", "--out", "filled.csv"]
+    )
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv("filled.csv").notna().all().all()
+    exec(third, made)
+    assert list(made["rows"]["label"]) == ["linear", "OthersMedian"]
+    assert made["rows"]["failed"].isna().all()

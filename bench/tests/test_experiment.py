@@ -4,12 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.impute import KNNImputer
 
 from flfl.datasets.catalogue import list_datasets
 from flfl.errors import InputError
+from flfl.estimators.interpolation import Interpolation
+from flfl.evaluation import evaluate
 from flfl.methods import methods
-from flfl_bench.experiment import read_experiment
+from flfl_bench.cells import load
+from flfl_bench.experiment import make_experiment, read_experiment
 from flfl_bench.methods import metamf
+from flfl_bench.runner import run_cells
+from flfl_bench.store import Store
 
 SHIPPED = Path(__file__).parents[2] / "experiments"
 DATA = '[[data]]\nname = "made"\nmade = {sensors = 6, slots = 60}\n'
@@ -48,6 +54,42 @@ def test_a_variant_has_its_options_and_those_of_the_run(read):
     assert {(c.label, c.method, c.options) for c in cells} == {
         ("small", "lfa", '{"rank": 2, "ridge": 0.5}')
     }
+
+
+def test_a_place_is_a_method(read):
+    imputer = "sklearn.impute:KNNImputer"
+    variant = f'[[variant]]\nlabel = "near"\nmethod = "{imputer}"\n'
+    variant += "options = {imputer__n_neighbors = 2}\n"
+    run = RUN.replace('"linear", "lfa"', f'"{imputer}", "near"')
+    assert {c.method for c in read(DATA + variant + run).cells} == {imputer}
+    for place in ("sklearn.impute:Nothing", "no.such.module:Class"):
+        with pytest.raises(InputError, match=r"number 1.*no method at"):
+            read(DATA + RUN.replace("lfa", place))
+    with pytest.raises(InputError, match="no option"):
+        read(DATA + variant.replace("n_neighbors", "neighbours") + run)
+
+
+def test_objects_and_classes_from_python(tmp_path):
+    """They run in workers, each with what it was made with."""
+    methods = ["linear", KNNImputer(n_neighbors=2), KNNImputer, Interpolation(kind="mean")]
+    made = {"name": "made", "made": {"sensors": 6, "slots": 60}}
+    asked = make_experiment("mine", data=[made], rates=[0.5], methods=methods)
+    assert asked.labels == ("linear", "KNNImputer", "KNNImputer'", "Interpolation")
+    run_cells(asked.cells, store := Store(tmp_path), workers=1)
+    rows = store.write(asked).to_pandas().set_index("label")
+    assert rows["failed"].isna().all()
+    (row,) = evaluate(
+        *load(asked.cells[0].source), rates=[0.5], methods=[KNNImputer(n_neighbors=2)]
+    )
+    assert rows.loc["KNNImputer", "mae"] == row.mae != rows.loc["KNNImputer'", "mae"]
+    (row,) = evaluate(*load(asked.cells[0].source), rates=[0.5], methods=["mean"])
+    assert rows.loc["Interpolation", "mae"] == row.mae
+
+    class Hidden(Interpolation):
+        """In no module."""
+
+    with pytest.raises(InputError, match="a worker cannot find"):
+        make_experiment("mine", data=[made], rates=[0.5], methods=[Hidden])
 
 
 def test_the_key_follows_the_definition_and_nothing_else(read):

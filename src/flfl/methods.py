@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points
 from numbers import Integral
 from typing import Any
+
+from sklearn.base import clone
 
 from flfl.errors import InputError, nearest
 from flfl.estimators.base import BaseRecoverer
@@ -68,7 +70,8 @@ class Method:
         """
         if not isinstance(seed, Integral) or seed < 0:
             raise InputError(f"{seed!r} is no seed", where="seed", remedy="Give 0 or more, whole")
-        model = self.build(**self.fixed)
+        # A copy: options of an object within it are nobody else's.
+        model = clone(self.build(**self.fixed), safe=False)
         known = [name for name in model.get_params() if name not in self.fixed]
         for option in options:
             if option not in known:
@@ -130,7 +133,8 @@ def methods() -> dict[str, Method]:
 
 
 def find(name: Any) -> Method:
-    """The method of that name; or a method of one's own: a class, or an object.
+    """The method of that name; or a method of one's own: a class, an object, or where a class is,
+    such as ``"my_package.fills:OthersMedian"``.
 
     An object obeys :class:`~flfl.estimators.base.BaseRecoverer`, or is any transformer of
     scikit-learn that fills the gaps of a time x sensor table.
@@ -140,6 +144,8 @@ def find(name: Any) -> Method:
     >>> from sklearn.impute import KNNImputer
     >>> find(KNNImputer(n_neighbors=3)).name
     'KNNImputer'
+    >>> find("sklearn.impute:KNNImputer").create(imputer__n_neighbors=3).imputer
+    KNNImputer(n_neighbors=3)
     """
     if isinstance(name, Method):
         return name
@@ -150,7 +156,18 @@ def find(name: Any) -> Method:
     others = {point.name: point for point in entry_points(group=GROUP)}
     if name in others:
         return _load(others[name])
+    if ":" in name:
+        return replace(_own_method(_imported(name)), name=name)
     raise InputError(f"unknown method {name!r}", remedy=nearest(name, [*_OWN, *others]))
+
+
+def _imported(place: str) -> Any:
+    """The class or object at ``module:name``."""
+    try:
+        return EntryPoint("own", place, GROUP).load()
+    except (ImportError, AttributeError, ValueError) as error:
+        remedy = "Give module:Class; PYTHONPATH=. lets Python find modules of this folder"
+        raise InputError(f"there is no method at {place!r} ({error})", remedy=remedy) from None
 
 
 def _own_method(given: Any) -> Method:

@@ -19,7 +19,7 @@ options = {added_error = 0}
 data = ["D1_beijing_co", "mine"]
 rates = [0.1, 0.5]
 patterns = ["random"]
-methods = ["flfl", "flfl trusted"] # names of the registry, or labels of variants
+methods = ["flfl", "flfl trusted"] # names of the registry, labels of variants, module:Class
 seeds = 5                          # 0 to 4; or a list
 seconds = 20                       # what a cell may take: orders the work, nothing else
 audit = true                       # attack the configuration too
@@ -41,6 +41,7 @@ from pydantic import Field
 from flfl.config import Count, Share, TomlTable, Whole, check_parameters, read_toml
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError, nearest
+from flfl.estimators.base import BaseRecoverer
 from flfl.evaluation import training_mask
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.methods import create, find, methods
@@ -163,7 +164,8 @@ def read_experiment(path: str | Path, only: Sequence[str] = ()) -> Experiment:
             raise InputError(
                 f"{variant.label!r} is a method of its own", where=where, remedy="Choose another"
             )
-        _known([variant.method], methods(), where)
+        with _placed(where):
+            find(variant.method)
         reader.variants[variant.label] = (variant.method, variant.options)
     cells: dict[tuple[str, str], Cell] = {}
     for where, run in _tables(path, "run", given.run, RunTable):
@@ -171,6 +173,51 @@ def read_experiment(path: str | Path, only: Sequence[str] = ()) -> Experiment:
             cells.setdefault((cell.label, cell.key), cell)
     title = path.stem if given.title is None else given.title
     return Experiment(path.stem, title, tuple(given.views), tuple(cells.values()))
+
+
+def make_experiment(
+    name: str, *, data: Sequence[str | Options], methods: Sequence[Any], **run: Any
+) -> Experiment:
+    """An experiment from Python, where ``methods`` may also be classes and objects of one's own.
+
+    ``data`` are names, files, or tables such as ``{"name": "20", "made": {"sensors": 20}}``;
+    ``run`` are the other keys of a ``[[run]]``. A worker is another process: a class must be in a
+    module, and what an object was made with must be plain values.
+    """
+    reader, names = _Reader(Path(), ()), list[str]()
+    for given in data:
+        if not isinstance(given, str):
+            source = DataTable.check(given, "data")
+            reader.sources[source.name] = reader.source(source, "data")
+        names.append(given if isinstance(given, str) else source.name)
+    labels = []
+    for method in methods:
+        label, place, options = (method, method, {}) if isinstance(method, str) else _place(method)
+        while label in labels:
+            label += "'"
+        labels.append(label)
+        if label != place:
+            reader.variants[label] = (place, options)
+    asked = RunTable.check({**run, "data": names, "methods": labels}, name)
+    cells = {(cell.label, cell.key): cell for cell in reader.cells(asked, name)}
+    return Experiment(name, name, (), tuple(cells.values()))
+
+
+def _place(given: Any) -> tuple[str, str, Options]:
+    """A label of a class or an object, where a worker finds it, and what it was made with."""
+    kind = given if isinstance(given, type) else type(given)
+    if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
+        remedy = "Put the class into a module of its own"
+        raise InputError(f"a worker cannot find {kind.__qualname__}", remedy=remedy)
+    options: Options = {}
+    if kind is not given:
+        usual = kind().get_params(deep=False)
+        inner = "" if issubclass(kind, BaseRecoverer) else "imputer__"
+        for name, value in given.get_params(deep=False).items():
+            # NaN, as an imputer has it, is not equal to itself.
+            if value != usual[name] and not (value != value and usual[name] != usual[name]):
+                options[inner + name] = value
+    return kind.__name__, f"{kind.__module__}:{kind.__qualname__}", options
 
 
 def _tables(
@@ -278,8 +325,10 @@ class _Reader:
             return label, *self.variants[label]
         if label not in methods() and not self._asked(label):
             return None
-        _known([label], [*self.variants, *methods()], where)
-        return label, label, {}
+        if ":" not in label:
+            _known([label], [*self.variants, *methods()], where)
+        with _placed(where):
+            return label, find(label).name, {}
 
 
 def _check_options(method: str, options: Options) -> None:
