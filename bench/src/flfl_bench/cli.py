@@ -14,13 +14,13 @@ from flfl.cli.options import Decorator, json_option, several
 from flfl.cli.output import print_json
 from flfl.errors import FLFLError
 from flfl.io.files import check_writable
+from flfl.recovery.progress import Tell, shown
 from flfl.report.content import count
 from flfl_bench.experiment import read_experiment
 from flfl_bench.report import find_rows, write_page, write_report
-from flfl_bench.runner import Progress, run_cells
+from flfl_bench.runner import Progress, Report, run_cells
 from flfl_bench.store import Store
 
-_BAR = 24
 _QUIET = 30.0
 """Seconds between two lines of progress where nobody looks on."""
 
@@ -89,7 +89,8 @@ def run(
         store.discard(set(cells) & set(repeated))
     if again_failed:
         store.discard(cell for cell in cells if (store.find(cell) or {}).get("failed"))
-    run_cells(cells, store, workers=workers, limit=limit, report=_Bar())
+    with shown() as tell:
+        run_cells(cells, store, workers=workers, limit=limit, report=_reporter(tell))
     table = store.write(asked)
     write_report(out, store.rows)
     rows = table.to_pylist()
@@ -129,20 +130,19 @@ def results(rows: Path, out: Path, as_json: bool) -> None:
         click.echo(f"Page: {out}")
 
 
-class _Bar:
-    """A bar that is redrawn on a terminal; a line now and then where stderr is a file."""
+def _reporter(tell: Tell) -> Report:
+    """Tells a line of progress; where stderr is a file, a line of it now and then."""
+    last = -_QUIET
 
-    def __init__(self) -> None:
-        self._last = -_QUIET
-
-    def __call__(self, progress: Progress) -> None:
+    def report(progress: Progress) -> None:
+        nonlocal last
+        tell(_line(progress), progress.done, progress.total)
         finished = progress.done == progress.total
-        line = _line(progress)
-        if sys.stderr.isatty():
-            click.echo(f"\r{line:<100}", err=True, nl=finished)
-        elif finished or time.monotonic() - self._last >= _QUIET:
-            self._last = time.monotonic()
-            click.echo(line, err=True)
+        if not sys.stderr.isatty() and (finished or time.monotonic() - last >= _QUIET):
+            last = time.monotonic()
+            click.echo(_line(progress), err=True)
+
+    return report
 
 
 def _line(progress: Progress) -> str:
@@ -151,14 +151,12 @@ def _line(progress: Progress) -> str:
     Examples
     --------
     >>> _line(Progress(3, 12, 1, 150.0))
-    '[######..................] 3 of 12 cells, 1 failed, about 3 min left'
+    '3 of 12 cells, 1 failed, about 3 min left'
     """
-    filled = _BAR * progress.done // max(progress.total, 1)
-    bar = "#" * filled + "." * (_BAR - filled)
     failed = f", {progress.failed} failed" if progress.failed else ""
     left = "" if progress.done == progress.total else f", about {_time(progress.seconds_left)} left"
     last = "" if progress.cell is None else f" ({progress.cell.label}, {progress.cell.source.name})"
-    return f"[{bar}] {progress.done} of {count(progress.total, 'cell')}{failed}{left}{last}"
+    return f"{progress.done} of {count(progress.total, 'cell')}{failed}{left}{last}"
 
 
 def _time(seconds: float) -> str:

@@ -71,9 +71,9 @@ _METADATA = b"flfl"
 class Store:
     """The finished cells of a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.cells = folder / "cells"
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
         with explained("cannot make the folder", where=str(folder), remedy="Choose another --out"):
             self.cells.mkdir(parents=True, exist_ok=True)
 

@@ -104,6 +104,7 @@ def load_verb(name: str) -> click.Command:
 )
 @click.version_option(package_name="flfl")
 @click.option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
+@click.option("--quiet", is_flag=True, help="Show no progress in a terminal.")
 @click.option(
     "--config",
     "config_path",
@@ -111,7 +112,7 @@ def load_verb(name: str) -> click.Command:
     help=f"File with settings for the verbs.  [default: {CONFIG}, where there is one]",
 )
 @click.pass_context
-def main(ctx: click.Context, debug: bool, config_path: Path | None) -> None:
+def main(ctx: click.Context, debug: bool, quiet: bool, config_path: Path | None) -> None:
     """Fill the gaps in the readings of a sensor network whose owners will not pool their data.
 
     \b

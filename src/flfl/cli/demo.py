@@ -11,6 +11,7 @@ from flfl.cli import output
 from flfl.cli.options import BUNDLED, PATH, json_option, option, seed_option
 from flfl.datasets.catalogue import load_dataset
 from flfl.recovery import recover
+from flfl.recovery.progress import rounds
 from flfl.report import missing_libraries
 
 UNIT = "ug/m3"
@@ -40,7 +41,7 @@ def demo(out: Path, report: Path | None, seed: int, as_json: bool) -> None:
     with output.progress() as tell:
         table, sensors = load_dataset(BUNDLED)
         table = replace(table, units=(UNIT,) * len(sensors.ids))
-        result = recover(table, sensors, seed=seed, progress=output.rounds(tell))
+        result = recover(table, sensors, seed=seed, progress=rounds(tell))
         settings = {"method": "flfl", "seed": seed}
         output.write_recovery(outputs, result, table, sensors, settings, TITLE)
     output.print_recovery(result, outputs, as_json, title=TITLE)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,17 +21,13 @@ from flfl.io.table import Table
 from flfl.io.write import check_outputs, write_result
 from flfl.methods import described
 from flfl.recovery import Recovery
+from flfl.recovery.progress import Tell, shown
 from flfl.recovery.selftest import ALONE, SITE, span
 from flfl.report import SUFFIXES, check_report_extra, write_page
 from flfl.report.content import count, figure, what_left
 
 Outputs = Mapping[str, Path | None]
 """Files to write, by the option that names each."""
-Tell = Callable[..., None]
-
-_WIDTH, _BAR = 78, 20
-# Seconds before a run says anything, and between two changes of what it says.
-_QUIET, _PAUSE = 2.0, 0.2
 _WAYS = {
     "alone": "each sensor alone (pchip)",
     "linear": "each sensor alone (linear)",
@@ -64,44 +57,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         click.echo("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
 
 
-@contextmanager
-def progress() -> Iterator[Tell]:
-    """A function that is told where a long run is: ``tell(words, done, total)``.
-
-    One line on stderr shows it, after two seconds, if that is a terminal. A thread draws it, so
-    that the seconds go on while a file is read.
-    """
-    words = [""]
-
-    def tell(what: str, done: int = 0, total: int = 0) -> None:
-        filled = round(_BAR * min(done / max(total, 1), 1.0))
-        words[0] = f"[{'#' * filled:-<{_BAR}}] {what}" if total else what
-
-    over = threading.Event()
-    drawing = threading.Thread(target=_draw, args=(words, over), daemon=True)
-    if sys.stderr.isatty():
-        drawing.start()
-    try:
-        yield tell
-    finally:
-        over.set()
-        if drawing.ident is not None:
-            drawing.join()
-
-
-def _draw(words: list[str], over: threading.Event) -> None:
-    start, pause = time.monotonic(), _QUIET
-    while not over.wait(pause):
-        pause = _PAUSE
-        line = f"{time.monotonic() - start:.0f} s  {words[0]}"
-        click.echo(f"\r{line:<{_WIDTH}.{_WIDTH}}", err=True, nl=False)
-    if pause == _PAUSE:
-        click.echo("\r" + " " * _WIDTH + "\r", err=True, nl=False)
-
-
-def rounds(tell: Tell) -> Callable[[int, int], None]:
-    """For the ``progress`` of a recovery."""
-    return lambda done, total: tell(f"round {done} of at most {total}", done, total)
+def progress() -> AbstractContextManager[Tell]:
+    """What a verb tells where it is (:func:`flfl.recovery.progress.shown`), unless ``--quiet``."""
+    return shown(0 if click.get_current_context().find_root().params.get("quiet") else 1)
 
 
 def make_folder(path: Path) -> None:

@@ -18,6 +18,7 @@ from flfl.io.table import Table
 from flfl.io.write import check_rows
 from flfl.methods import find
 from flfl.recovery import recover as recover_table
+from flfl.recovery.progress import rounds
 from flfl.recovery.rules import Rules, count_reasons, fault_notes, treated
 from flfl.report.content import count
 
@@ -89,7 +90,7 @@ def recover(warm_start: Path | None, dry_run: bool, as_json: bool, **given: Any)
             _print_plan(table, sensors, settings, outputs, as_json)
             return
         result = recover_table(
-            table, sensors, progress=output.rounds(tell), warm_start=earlier, **settings
+            table, sensors, progress=rounds(tell), warm_start=earlier, **settings
         )
         tell("writing")
         output.write_recovery(outputs | kept, result, result.table, sensors, settings)

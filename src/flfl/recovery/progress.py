@@ -1,33 +1,67 @@
-"""How far a run is, in a notebook or a terminal: one bar of tqdm, where that is installed."""
+"""How far a run is, in a notebook or a terminal: one line of tqdm, for Python and every verb."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-Progress = Callable[[int, int], None]
+Tell = Callable[..., None]
+"""``tell(words, done, total)``: what is being done, and how much of it is over."""
+# Seconds before a run says anything, and between two changes of what it says.
+_QUIET, _PAUSE = 2.0, 0.2
+_FORMAT = "{elapsed}  {desc}"
+_WITH_BAR = "{elapsed}  {bar:20} {desc}"
 
 
 @contextmanager
-def bar(given: Progress | None, verbose: int) -> Iterator[Progress | None]:
-    """What a run tells its rounds to: the caller's own, or a bar; None where nobody looks.
+def shown(verbose: int = 1) -> Iterator[Tell]:
+    """What a run tells where it is. It is drawn in notebooks and on terminals, never into a file,
+    and nowhere with ``verbose`` 0. The line goes away when the run ends.
 
-    A bar is drawn in notebooks and on terminals only, never into a file.
+    A thread draws it, so that the seconds go on while a file is read.
     """
-    looked_at = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if given is not None or not verbose or not looked_at:
-        yield given
+    if not verbose or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        yield lambda words, done=0, total=0: None
         return
+    with warnings.catch_warnings():
+        # Of a notebook without widgets, where the line is text.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+
+        # Some terminals have no width of their own.
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+        line = tqdm(file=sys.stderr, leave=False, delay=_QUIET, bar_format=_FORMAT, ncols=width)
+
+    def tell(words: str, done: int = 0, total: int = 0) -> None:
+        line.bar_format = _WITH_BAR if total else _FORMAT
+        line.n, line.total = done, total or None
+        line.set_description_str(words, refresh=False)
+
+    over = threading.Event()
+    drawing = threading.Thread(target=_draw, args=(line, over), daemon=True)
+    drawing.start()
     try:
-        from tqdm import tqdm
-    except ImportError:
-        yield None
-        return
-    with tqdm(desc="rounds", leave=False, file=sys.stderr) as drawn:
-
-        def tell(done: int, total: int) -> None:
-            drawn.total = total
-            drawn.update(done - drawn.n)
-
         yield tell
+    finally:
+        over.set()
+        drawing.join()
+        line.close()
+
+
+def rounds(tell: Tell) -> Callable[[int, int], None]:
+    """For the ``progress`` of a method."""
+    return lambda done, total: tell(f"round {done} of at most {total}", done, total)
+
+
+def _draw(line: Any, over: threading.Event) -> None:
+    pause = _QUIET
+    while not over.wait(pause):
+        pause = _PAUSE
+        line.refresh()
+    if pause == _PAUSE:
+        line.clear()

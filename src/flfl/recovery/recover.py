@@ -33,7 +33,8 @@ from flfl.methods import Method, find
 from flfl.protocol.finish import published
 from flfl.protocol.traffic import Traffic
 from flfl.recovery import selftest
-from flfl.recovery.progress import bar
+from flfl.recovery.progress import rounds as rounds_of
+from flfl.recovery.progress import shown
 from flfl.recovery.result import Recovery
 from flfl.recovery.rules import NO_ESTIMATE, Rules, caution, fault_notes, treated
 from flfl.recovery.selftest import SITE
@@ -112,7 +113,7 @@ def recover(
     progress : callable, optional
         Called with (done, total) after every round.
     verbose : int
-        0: no bar is drawn in a notebook or a terminal (by tqdm, where it is installed).
+        0: nothing is shown in a notebook or a terminal; else where the run is, by tqdm.
 
     Examples
     --------
@@ -167,16 +168,16 @@ def recover(
     network = resolve_sensors(table.sensor_ids, known, sites)
     reasons = rules.reasons(table)
     fit = partial(_fit, way, seed, given, network, table.grid, hooks)
-    with bar(progress, verbose) as told:
-        hooks["progress"] = told
+    with shown(verbose if progress is None else 0) as tell:
+        hooks["progress"] = progress or rounds_of(tell)
         model = fit(table.values)
     label = SITE if method == "alone" else "flfl" if method.startswith("flfl") else method
     again = fit if self_test else None
     test = selftest.self_test(table, model, label, rules, seed, again)
     remembered = getattr(model, "remembered_", None)
-    shown = None if remembered is None else _published(remembered, table)
-    if shown is not None:
-        shown = np.where(reasons == "", np.clip(shown, *rules.bounds), np.nan)
+    public = None if remembered is None else _published(remembered, table)
+    if public is not None:
+        public = np.where(reasons == "", np.clip(public, *rules.bounds), np.nan)
     filled = np.where(reasons == "", np.clip(model.estimates_, *rules.bounds), np.nan)
     # What lay below a limit of detection is not filled above it.
     ceiling = np.inf if table.ceiling is None else np.nan_to_num(table.ceiling, nan=np.inf)
@@ -219,7 +220,7 @@ def recover(
             came,
             lower,
             upper,
-            values if shown is None else shown,
+            values if public is None else public,
         )
     ]
     added = getattr(model, "added_error_", np.full(len(columns), np.nan))
@@ -247,7 +248,7 @@ def recover(
         sensors=network,
         unit=table.unit,
         remembered=remembered,
-        published=None if shown is None else frames[6],
+        published=None if public is None else frames[6],
         secure=bool(getattr(model, "secure_", False)),
         notes=tuple(notes),
     )
