@@ -33,9 +33,10 @@ def shown(verbose: int = 1) -> Iterator[Tell]:
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-        # Some terminals have no width of their own.
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        line = tqdm(file=sys.stderr, leave=False, delay=_QUIET, bar_format=_FORMAT, ncols=width)
+        line = tqdm(file=sys.stderr, leave=False, delay=_QUIET, bar_format=_FORMAT)
+    if sys.stderr.isatty():
+        # Some terminals do not tell their size.
+        line.ncols, line.nrows = shutil.get_terminal_size()
 
     def tell(words: str, done: int = 0, total: int = 0) -> None:
         line.bar_format = _WITH_BAR if total else _FORMAT
