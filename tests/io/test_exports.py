@@ -77,6 +77,25 @@ def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
     assert list(again.values.index.tz_localize(None)) == list(TIMES)
 
 
+@pytest.mark.parametrize("suffix", [".xlsx", ".ods", ".parquet", ".tsv.gz", ".nc"])
+@pytest.mark.parametrize("name", FILES)
+def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path) -> None:
+    """Written in another format and read again: the same readings, times and sensors."""
+    _, table = given(name, tmp_path)
+    filled = np.where(table.known, table.values, 1.0)
+    target, flags = tmp_path / f"filled{suffix}", tmp_path / f"flags{suffix}"
+    flags = flags.with_suffix(".xlsx") if suffix == ".nc" else flags
+    write_result(target, flags, table, filled)
+    options = {"date_order": "day-first"} if name == "two-digit years" else {}
+    again = read_readings(target, **options)
+    wanted = pd.DataFrame(filled, list(TIMES), list(table.sensor_ids))
+    got = again.values.set_axis(list(again.values.index.tz_localize(None)))
+    pd.testing.assert_frame_equal(got[wanted.columns], wanted, check_index_type=False)
+    told = read_readings(flags, layout="long", **options)
+    got = told.values.set_axis(list(told.values.index.tz_localize(None)))
+    pd.testing.assert_frame_equal(got[wanted.columns], wanted, check_index_type=False)
+
+
 class TestNothingIsReadWrongInSilence:
     def test_jitter_is_refused_and_a_step_settles_it(self, tmp_path) -> None:
         path = text("jitter.csv", jitter())(tmp_path)

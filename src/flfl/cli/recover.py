@@ -25,9 +25,13 @@ from flfl.report.content import count
 
 @click.command()
 @options.table_options
-@option("--out", "Filled table (.csv, .csv.gz, .parquet, .nc); needed but for a dry run.", PATH)
 @option(
-    "--flags", "Also write a long table (.csv, .csv.gz, .parquet) with flags and reasons.", PATH
+    "--out",
+    "Filled table (.csv, .csv.gz, .xlsx, .ods, .parquet, .nc); needed but for a dry run.",
+    PATH,
+)
+@option(
+    "--flags", "Also write a long table (.csv, .xlsx, .parquet, …) with flags and reasons.", PATH
 )
 @option("--rows", "Also write the rows as they came, filled, where --step put them together.", PATH)
 @option("--report", "Also write a page (.html): map, series, scores, what left the sites.", PATH)

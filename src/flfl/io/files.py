@@ -18,7 +18,8 @@ TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 NETCDF_SUFFIXES = (".nc",)
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
-OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES
+WRITTEN_SHEETS = (".xlsx", ".ods")
+OUTPUT_SUFFIXES = TEXT_SUFFIXES + PARQUET_SUFFIXES + WRITTEN_SHEETS
 READABLE = TEXT_SUFFIXES + SHEET_SUFFIXES + PARQUET_SUFFIXES + NETCDF_SUFFIXES
 """What the name of a file of readings may end in; folders and .zip hold such files."""
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -27,7 +27,7 @@ ID_NAMES = (
     "location", "location_id", "device", "device_id", "node", "node_id", "sensor_index",
     "station_code", "stationscode", "station code", "stationskürzel", "kennung", "messstation",
     "messstelle", "code", "code_station", "capteur", "codigo", "código", "estacion", "estación",
-    "site id", "site_name", "stationsname", "nom", "nombre", "bezeichnung", "name",
+    "site id", "site_name", "station_name", "stationsname", "nom", "nombre", "bezeichnung", "name",
 )  # fmt: skip
 REGION_NAMES = ("region", "region_id", "gebiet", "région", "región")
 SITE_NAMES = (

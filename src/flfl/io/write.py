@@ -20,12 +20,14 @@ from flfl.io.files import (
     NETCDF_SUFFIXES,
     OUTPUT_SUFFIXES,
     PARQUET_SUFFIXES,
+    WRITTEN_SHEETS,
     Writer,
     check_writable,
     suffix_of,
     write_files,
 )
 from flfl.io.formats.parquet import parquet_writer
+from flfl.io.formats.spreadsheet import check_sheet_extra, sheet_writer
 from flfl.io.formats.text import csv_writer
 from flfl.io.grid import unseen
 from flfl.io.rows import Original
@@ -91,6 +93,9 @@ def check_outputs(
     read, paths = list(inputs), [*tables, *([] if filled_path is None else [filled_path])]
     check_writable(*tables, inputs=read)
     check_writable(*paths, inputs=read, suffixes=OUTPUT_SUFFIXES + NETCDF_SUFFIXES)
+    for path in paths:
+        if suffix_of(path) in WRITTEN_SHEETS:
+            check_sheet_extra(Path(path))
     if filled_path is not None and suffix_of(filled_path) in NETCDF_SUFFIXES:
         from flfl.io.formats.netcdf import import_xarray
 
@@ -193,6 +198,9 @@ def _rows_writer(path: str | Path, texts: CellTexts) -> Writer:
     if suffix_of(path) in PARQUET_SUFFIXES:
         return parquet_writer(raw.names, arrays, raw.form)
     cells = [pc.fill_null(pc.cast(array, pa.string()), "") for array in arrays]
+    if suffix_of(path) in WRITTEN_SHEETS:
+        held = check_rows(table, path).homes
+        return sheet_writer(Path(path), raw.names, [cells], held, texts.mark)
     return csv_writer(raw.names, [cells], raw.dialect)
 
 
@@ -236,16 +244,19 @@ class CellTexts:
             largest = float(np.abs(given).max(initial=1.0))
             digits = min(decimals + 2, 15 - int(np.log10(largest)))
             rounded = np.round(given, max(digits, 0)) + 0.0  # no -0.0
-        mark = "." if self.table.source is None else self.table.source.dialect.decimal
         texts = np.full(len(numbers), "", dtype=object)
         clipped = np.clip(rounded, *self.limits).tolist()
-        texts[there] = [repr(number).replace(".", mark) for number in clipped]
+        texts[there] = [repr(number).replace(".", self.mark) for number in clipped]
         return pa.array(texts, pa.string())
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark of the file."""
+        return "." if self.table.source is None else self.table.source.dialect.decimal
 
     @cached_property
     def decimals(self) -> list[int | None]:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
-        mark = "." if self.table.source is None else self.table.source.dialect.decimal
         found: list[int | None] = []
         original = self.table.original
         for sensor, known in enumerate(self.known.T):
@@ -256,7 +267,7 @@ class CellTexts:
                 else original.texts(sensor)
             )
             texts = pc.utf8_trim_whitespace(written)
-            point = pc.find_substring(texts, mark).to_numpy()
+            point = pc.find_substring(texts, self.mark).to_numpy()
             after = np.where(point < 0, 0, pc.binary_length(texts).to_numpy() - point - 1)
             exponents = pc.any(pc.match_substring_regex(texts, "[eE]")).as_py()
             found.append(None if exponents else int(after.max()) if len(after) else 2)
@@ -285,9 +296,23 @@ def _writer(path: str | Path, texts: CellTexts, columns: Sequence[LongColumn]) -
         flags = any(column.by == "cell" and column.cells is not None for column in columns)
         return parquet_writer(names, next(blocks), None if flags else schema)
     dialect = PLAIN if source is None else source.dialect
+    if suffix_of(path) in WRITTEN_SHEETS:
+        cells = [i for i, one in enumerate(columns) if _is_number(one)] or range(1, len(names))
+        naive = isinstance(index, pd.DatetimeIndex) and index.tz is None
+        moments = (
+            dict(zip(times.to_pylist(), pd.DatetimeIndex(index).to_pydatetime(), strict=True))
+            if naive
+            else {}
+        )
+        return sheet_writer(Path(path), names, blocks, cells, dialect.decimal, moments)
     if suffix_of(path).startswith(".tsv"):
         dialect = replace(dialect, delimiter="\t")
     return csv_writer(names, blocks, dialect)
+
+
+def _is_number(column: LongColumn) -> bool:
+    """Whether a column of a long table holds readings, or bounds of them."""
+    return column.by == "cell" and (column.cells is None or column.cells.dtype != object)
 
 
 def _wide_blocks(texts: CellTexts, times: pa.Array, typed: bool) -> Iterator[list[pa.Array]]:
@@ -334,10 +359,13 @@ def write_sensors(path: str | Path, sensors: Sensors) -> None:
         columns |= dict(zip(names, sensors.coordinates.T.tolist(), strict=True))
     columns |= {"region": sensors.regions, "site": sensors.sites}
     held = {name: pa.array(cells) for name, cells in columns.items() if cells is not None}
+    texts = [pa.array([str(cell) for cell in cells.to_pylist()]) for cells in held.values()]
     if suffix_of(path) in PARQUET_SUFFIXES:
         writer = parquet_writer(list(held), list(held.values()))
+    elif suffix_of(path) in WRITTEN_SHEETS:
+        numbers = [i for i, cells in enumerate(held.values()) if pa.types.is_floating(cells.type)]
+        writer = sheet_writer(Path(path), list(held), [texts], numbers)
     else:
-        texts = [pa.array([str(cell) for cell in cells.to_pylist()]) for cells in held.values()]
         delimiter = "\t" if suffix_of(path).startswith(".tsv") else ","
         writer = csv_writer(list(held), [texts], replace(PLAIN, delimiter=delimiter))
     write_files({path: writer})

@@ -186,7 +186,7 @@ class Recovery:
         flags: str | Path | None = None,
         rows: str | Path | None = None,
     ) -> None:
-        """Write the filled table (.csv, .csv.gz, .parquet, .nc) in the layout of its source, or the
+        """Write the filled table (.csv, .xlsx, .parquet, .nc) in the layout of its source, or the
         whole result (.zip), which :func:`flfl.load` reads again.
 
         ``flags`` is a long table besides: time, sensor, value, flag, lower, upper, method, reason,

@@ -1,16 +1,24 @@
-"""Spreadsheets (.xlsx, .xlsm, .xls, .ods) in: every cell as the text that CSV would have."""
+"""Spreadsheets. In (.xlsx, .xlsm, .xls, .ods): every cell as the text that CSV would have. Out
+(.xlsx, .ods): numbers as numbers, times as times."""
 
 from __future__ import annotations
 
 import csv
 import datetime
+import importlib.util
 import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from flfl.errors import InputError
 from flfl.io.columns import PLAIN, Columns, listing
+from flfl.io.files import Writer, suffix_of
 from flfl.io.formats.text import read_text
 from flfl.io.times import looks_like_date
 
@@ -52,6 +60,57 @@ def read_spreadsheet(path: Path, data: bytes, sheet: str | None = None) -> Colum
     ((name, columns),) = tables.items()
     told = [f"The table is in the sheet {name!r}."] if len(book.sheet_names) > 1 else []
     return _at(columns, path, told)
+
+
+_ENGINES = {".xlsx": "openpyxl", ".ods": "odf"}
+_LARGEST = (1_048_576, 16_384)
+"""Rows and columns that a sheet can have."""
+
+
+def check_sheet_extra(path: Path) -> None:
+    """Refuse to go on where the package that writes such a sheet is not installed."""
+    if importlib.util.find_spec(_ENGINES[suffix_of(path)]) is None:
+        problem, remedy = "writing a spreadsheet needs a package", "pip install 'flfl[spreadsheet]'"
+        raise InputError(problem, where=str(path), remedy=remedy)
+
+
+def sheet_writer(
+    path: Path,
+    names: Sequence[str],
+    blocks: Iterable[Sequence[pa.Array]],
+    numbers: Collection[int],
+    decimal: str = ".",
+    moments: Mapping[str, datetime.datetime] | None = None,
+) -> Writer:
+    """Writes a header, and blocks of columns of text one below another into one sheet.
+
+    The columns ``numbers`` hold numbers; the first column's texts become the times ``moments``.
+    """
+    check_sheet_extra(path)
+    parts = [
+        pd.DataFrame(
+            {
+                i: _typed(cells, i in numbers, decimal, moments if i == 0 else None)
+                for i, cells in enumerate(block)
+            }
+        )
+        for block in blocks
+    ]
+    frame = pd.concat(parts, ignore_index=True).set_axis(list(names), axis=1)
+    if len(frame) >= _LARGEST[0] or frame.shape[1] > _LARGEST[1]:
+        problem = f"a sheet does not hold {len(frame)} rows and {frame.shape[1]} columns"
+        raise InputError(problem, where=str(path), remedy="Write .csv or .parquet")
+    engine: Any = _ENGINES[suffix_of(path)]
+    return lambda file: frame.to_excel(file, sheet_name="readings", index=False, engine=engine)
+
+
+def _typed(
+    cells: pa.Array, number: bool, decimal: str, moments: Mapping[str, datetime.datetime] | None
+) -> Any:
+    texts = pd.Series(pc.cast(cells, pa.string()).to_pandas(), dtype=object)
+    if number:
+        return pd.to_numeric(texts.str.replace(decimal, ".").replace("", None), errors="coerce")
+    return texts.map(lambda text: moments.get(text, text)) if moments else texts
 
 
 def _with_times(tables: dict[str, Columns]) -> dict[str, Columns]:
