@@ -51,7 +51,7 @@ def test_recover_fills_and_keeps_what_was_observed(run, files, tmp_path):
     assert "each sensor alone" in result.output
     # The sensors are all of one region, and so of one site.
     assert "nothing was shared between owners" in result.output
-    assert "no copy of one, left any site" in result.output
+    assert "no copy of one, left any owner" in result.output
     assert f"flag and interval: {flags}" in result.output
     assert "\n\n" not in result.output
 
@@ -316,8 +316,8 @@ def test_words_for_one_sensor_and_no_scores(run, tmp_path):
     readings = write(tmp_path / "readings.csv", "time,a\n" + rows)
     result = run("recover", readings, "--out", tmp_path / "o.csv", "--method", "linear")
     assert result.exit_code == 0, result.output
-    assert "1 sensor at 1 site, 4 slots: 3 observed, 1 recovered, 0 refused" in result.output
-    assert "no copy of one, left any site" in result.output
+    assert "1 sensor of 1 owner, 4 slots: 3 observed, 1 recovered, 0 refused" in result.output
+    assert "no copy of one, left any owner" in result.output
     assert "\n\n" not in result.output
     short = write(tmp_path / "short.csv", "time,a,b\n2024-01-01,1,\n2024-01-02,,2\n")
     result = run("recover", short, "--out", tmp_path / "o.csv", "--method", "mean")
@@ -347,8 +347,8 @@ def test_what_left_the_sites_follows_from_the_method(run, files, tmp_path):
     wanted = {
         "pooled": "brought to one place",
         "flfl-paper": "Nothing was added that would hide the readings",
-        "mean": "no copy of one, left any site",
-        "alone": "no copy of one, left any site",
+        "mean": "no copy of one, left any owner",
+        "alone": "no copy of one, left any owner",
     }
     for method, words in wanted.items():
         quick = QUICK if method in ("pooled", "alone") else ()

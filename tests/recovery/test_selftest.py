@@ -109,9 +109,9 @@ def test_the_verdict_names_who_does_not_gain_and_where():
 @pytest.mark.parametrize(
     ("site", "said"),
     [
-        (1.25, "What federation bought: the error is 20 % below each site alone"),
-        (1.0, "bought nothing here: the error is the same as that of each site alone"),
-        (0.8, "bought nothing here: the error is 25 % above each site alone"),
+        (1.25, "What federation bought: the error is 20 % below each owner alone"),
+        (1.0, "bought nothing here: the error is the same as that of each owner alone"),
+        (0.8, "bought nothing here: the error is 25 % above each owner alone"),
     ],
 )
 def test_the_measure_is_what_each_owner_does_by_itself(site, said):

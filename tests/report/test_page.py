@@ -17,7 +17,7 @@ from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.io.inspection import inspect_table
 from flfl.io.read import from_frame
-from flfl.report import write_page
+from flfl.report import charts, write_page
 from report.runs import NASTY
 
 MEGABYTES = 1_000_000
@@ -126,7 +126,7 @@ def test_everything_is_there(written):
         "gap longer than 3 slots",
         f"{summary['refused']} cells",
         "max_gap",
-        "no copy of one, left any site",
+        "no copy of one, left any owner",
         *inspect_table(*run[1:3]).understood(),
         *result.values.columns,
     ):
@@ -281,3 +281,26 @@ def test_coasts_and_borders_are_where_they_should_be():
     # Sylt lies off the coast of the North Sea, at 54.9 N and 8.3 E.
     assert np.hypot(*(lines - [8.3, 54.9]).T).min() < 0.15
     assert np.hypot(*(lines - [5.5, 54.6]).T).min() > 0.5
+
+
+def test_sensors_without_a_place_are_counted_and_not_drawn(tmp_path):
+    table, sensors = synthesize(9, 120, missing=0.2, rng=np.random.default_rng(2))
+    lost = replace(sensors, unplaced=(sensors.ids[4],), sites=None, regions=None)
+    result = recover(table, lost, method="linear", verbose=0)
+    write_page(tmp_path / "p.html", result, table, lost, {})
+    text = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert f"1 sensor ({sensors.ids[4]})" in text
+    chart = charts.sensor_map(
+        np.where(np.arange(9)[:, None] == 4, np.nan, sensors.coordinates), "latlon"
+    )
+    drawn = next(one for one in chart.renderers if one.name == "map-dots").data_source.data
+    assert np.flatnonzero(np.isnan(drawn["x"])).tolist() == [4]
+
+
+def test_made_up_owners_are_areas_and_a_note_says_so():
+    table, sensors = synthesize(20, 120, missing=0.2, rng=np.random.default_rng(2))
+    near = recover(table, replace(sensors, sites=None, regions=None), effort="quick", verbose=0)
+    assert {name.split()[0] for name in near.sites} == {"area"}
+    assert any("near each other" in note and "pooled" in note for note in near.notes)
+    named = recover(table, sensors, sites=["x", "y"] * 10, method="linear", verbose=0)
+    assert not any("no owners are named" in note for note in named.notes)

@@ -31,7 +31,7 @@ Outputs = Mapping[str, Path | None]
 _WAYS = {
     "alone": "each sensor alone (pchip)",
     "linear": "each sensor alone (linear)",
-    "site": "each site alone (nothing shared)",
+    "site": "each owner alone (nothing shared)",
 }
 
 
@@ -92,7 +92,7 @@ def write_recovery(
     """Write what was asked for: filled table, flags, page, table to publish, model."""
     for name, wanted in {"save_model": result.remembered, "publish": result.published}.items():
         if outputs.get(name) and wanted is None:
-            remedy = "Leave it out, or use flfl with two sites or more and an added error"
+            remedy = "Leave it out, or use flfl with two owners or more and an added error"
             problem = "there are no noisy copies to make it from"
             raise InputError(problem, where=str(outputs[name]), remedy=remedy)
     if (path := outputs.get("save_model")) and result.remembered is not None:
@@ -128,7 +128,7 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
     for note in summary["notes"]:
         click.echo(f"Note: {as_options(note)}")
     click.echo(
-        f"{count(summary['sensors'], 'sensor')} at {count(summary['sites'], 'site')},"
+        f"{count(summary['sensors'], 'sensor')} of {count(summary['sites'], 'owner')},"
         f" {count(summary['slots'], 'slot')}: {summary['observed']} observed,"
         f" {summary['recovered']} recovered, {summary['refused']} refused"
         + (f", {summary['extrapolated']} extrapolated" if summary["extrapolated"] else "")
@@ -147,7 +147,9 @@ def print_recovery(result: Recovery, outputs: Outputs, as_json: bool, title: str
         rows = [[name, figure(s["mae"]), figure(s["rmse"])] for name, s in errors.items()]
         print_table(["", "MAE", "RMSE"], rows)
         click.echo("Mean absolute error by length of the gap:")
-        others = [ALONE.get(name, name) for name in list(result.scores)[1:]]
+        others = [
+            ALONE.get(name, "owner" if name == SITE else name) for name in list(result.scores)[1:]
+        ]
         by_gap = [[span(s), s.count, *map(figure, s.mae.values())] for s in result.by_gap_length]
         print_table(["gap", "readings", result.method, *others], by_gap)
     for sentence in (result.verdict, what_left(summary, described(result.method))):

@@ -34,7 +34,7 @@ from flfl.report.content import count
     "--flags", "Also write a long table (.csv, .xlsx, .parquet, …) with flags and reasons.", PATH
 )
 @option("--rows", "Also write the rows as they came, filled, where --step put them together.", PATH)
-@option("--report", "Also write a page (.html): map, series, scores, what left the sites.", PATH)
+@option("--report", "Also write a page (.html): map, series, scores, what left the owners.", PATH)
 @option("--publish", "Also write a table to publish, filled from noisy copies alone.", PATH)
 @option("--max-gap", "Leave longer gaps empty: slots, or a time such as 6h or 2d.", options.GAP)
 @option("--min-readings", "Leave sensors with fewer readings empty.", click.IntRange(min=0), 0)
@@ -130,7 +130,7 @@ def _print_plan(
     why = "; ".join(f"{reason}: {cells}" for reason, cells in refusals.items())
     click.echo(
         f"With these settings {method} would recover {filled} cells of"
-        f" {count(found.sensors, 'sensor')} at {count(sites, 'site')} and refuse {refused}"
+        f" {count(found.sensors, 'sensor')} of {count(sites, 'owner')} and refuse {refused}"
         + (f" ({why})." if why else ".")
     )
     if paths := [path for path in output.named(outputs).values() if path is not None]:

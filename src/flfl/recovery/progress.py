@@ -25,7 +25,7 @@ def shown(verbose: int = 1) -> Iterator[Tell]:
 
     A thread draws it, so that the seconds go on while a file is read.
     """
-    if not verbose or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if not verbose or not (sys.stderr.isatty() or _in_notebook()):
         yield lambda words, done=0, total=0: None
         return
     with warnings.catch_warnings():
@@ -52,6 +52,11 @@ def shown(verbose: int = 1) -> Iterator[Tell]:
         over.set()
         drawing.join()
         line.close()
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def rounds(tell: Tell) -> Callable[[int, int], None]:

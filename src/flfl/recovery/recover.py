@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -200,6 +201,8 @@ def recover(
         notes.append(
             f"the network's curve is not used for {listing(unused)}: held-out readings show no gain"
         )
+    if network.sites is None and network.regions is None and len(table.sensor_ids) > 1:
+        notes.append(_nobody_named(network, method))
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")
     if self_test and not test.overall:
@@ -304,7 +307,21 @@ def _sites(model: BaseRecoverer, network: Sensors, table: Table) -> tuple[str, .
         return partition(network).sites
     sites = np.array(network.sites or network.regions or ("",) * len(network.ids), dtype=object)
     sites[table.known.any(axis=0)] = model.partition_.sites
-    return tuple(sites)
+    found = tuple(sites)
+    if network.sites is None and network.regions is None:
+        # Made-up owners are stretches of the map.
+        found = tuple(re.sub(r"^region-(\d+)$", r"area \1", name) for name in found)
+    return found
+
+
+def _nobody_named(network: Sensors, method: str) -> str:
+    """What was done where nobody said whose the sensors are."""
+    whose = "sensors near each other were taken as one owner's"
+    if network.coordinates is None:
+        whose = "each sensor was taken as an owner of its own"
+    told = f"no owners are named (sites), so {whose}"
+    pools = method.startswith("flfl") or method == "alone"
+    return f"{told}; if all are yours, the method pooled uses them as one" if pools else told
 
 
 def _both(final: Traffic, test: Traffic) -> Traffic:

@@ -60,7 +60,7 @@ class Recovery:
         Interval of each recovered value (the value where observed, NaN where refused).
     scores, by_gap_length, by_sensor, verdict
         The self-test: errors on readings that were hidden, against each sensor alone (``alone``:
-        pchip; ``linear``) and each site alone (``site``, where sites have several sensors); by
+        pchip; ``linear``) and each owner alone (``site``, where sites have several sensors); by
         length of the gap; by sensor (a few hidden readings say little of one); in words.
     added_error : Series
         Noise in each sensor's copies at its median reading, in the readings' units; NaN for a

@@ -242,7 +242,7 @@ def verdict(test: SelfTest, label: str, shared: bool) -> str:
         )
     than_sites, over_sites = _below(mae["flfl"], mae[SITE]) if SITE in mae else ("", over_sensors)
     bought = "What federation bought" if over_sites > 0 else "Federation bought nothing here"
-    sites = f"{than_sites} each site alone, and " if than_sites else ""
+    sites = f"{than_sites} each owner alone, and " if than_sites else ""
     said = [f"{bought}: the error is {sites}{than_sensors} each sensor alone."]
     lost = [
         span(score)

@@ -83,7 +83,7 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
     if kind == "latlon":
         (y, x), labels = coordinates.T, ("longitude (°)", "latitude (°)")
         # Near its middle a map is true to scale when degrees of longitude are shortened so.
-        shorten = float(np.cos(np.deg2rad(np.clip(y.mean(), -80, 80))))
+        shorten = float(np.cos(np.deg2rad(np.clip(np.nanmean(y), -80, 80))))
     else:
         (x, y), labels, shorten = coordinates.T, ("x (m)", "y (m)"), 1.0
     chart = _chart(
@@ -121,6 +121,7 @@ def sensor_map(coordinates: Array, kind: str) -> Chart:
 
 def _draw_outlines(chart: Chart, x: Array, y: Array) -> None:
     """Coasts and borders around the sensors, some way beyond them: the map may be wider."""
+    x, y = x[~np.isnan(x)], y[~np.isnan(y)]
     wide, tall = float(np.ptp(x)) or 1.0, float(np.ptp(y)) or 1.0
     west, east = float(x.min()) - 2 * wide, float(x.max()) + 2 * wide
     south, north = float(y.min()) - 2 * tall, float(y.max()) + 2 * tall

@@ -62,14 +62,14 @@ def size(count: float) -> str:
 
 
 def what_left(summary: Mapping[str, Any], method: Method) -> str:
-    """Plain sentences on what left the sites, from the figures of a run."""
+    """Plain sentences on what left the owners, from the figures of a run."""
     if method.pooled:
         return "Every reading was brought to one place: this method keeps nothing at home."
     if not method.federated or (method.name == "flfl" and not summary["numbers_per_reading"]):
-        return "No reading, and no copy of one, left any site: each was filled from its own."
+        return "No reading, and no copy of one, left any owner: each filled its own."
     sites = max(summary["sites"], 1)
     sent = (
-        f"In {count(summary['rounds'], 'round')} a site sent {size(summary['bytes_up'] / sites)}"
+        f"In {count(summary['rounds'], 'round')} an owner sent {size(summary['bytes_up'] / sites)}"
         f" and received {size(summary['bytes_down'] / sites)} on average; its readings are"
         f" {size(summary['bytes_raw'] / sites)}."
     )
@@ -83,6 +83,14 @@ def what_left(summary: Mapping[str, Any], method: Method) -> str:
         f"{sent} {_copies(summary)} The coordinator saw {saw} Also public: where each sensor"
         " stands, when it has readings, how large its errors are, and its loadings."
     )
+
+
+def _off_the_map(sensors: Sensors) -> str:
+    """Which sensors the map lacks."""
+    if sensors.coordinates is None or not sensors.unplaced:
+        return ""
+    many = count(len(sensors.unplaced), "sensor")
+    return f"Not on the map, for their place is not known: {many} ({listing(sensors.unplaced)})."
 
 
 def _copies(summary: Mapping[str, Any]) -> str:
@@ -145,6 +153,7 @@ def content_of(
             (name, "-" if value is None else str(value)) for name, value in settings.items()
         ],
         "understood": understood,
+        "off_the_map": _off_the_map(sensors),
         "notes": [note for note in summary["notes"] if note not in {*understood, *apart}],
         "about": [
             ("Run", result.run_id),

@@ -84,7 +84,10 @@ def _render(result: Recovery, table: Table, sensors: Sensors, content: dict[str,
         "heat": charts.heat_map(coverage(codes, places, axis.step), axis, names),
     }
     if sensors.coordinates is not None and sensors.kind is not None:
-        drawn["map"] = charts.sensor_map(sensors.coordinates, sensors.kind)
+        # Those without a place stand in the middle of the others, but not on the map.
+        nowhere = np.isin(sensors.ids, sensors.unplaced)[:, None]
+        on_map = np.where(nowhere, np.nan, sensors.coordinates)
+        drawn["map"] = charts.sensor_map(on_map, sensors.kind)
     if result.by_gap_length:
         drawn["gaps"] = charts.gap_scores(result.by_gap_length, content["methods"], table.unit)
     packed = pack(result.values.to_numpy(), codes, result.lower.to_numpy(), result.upper.to_numpy())
