@@ -65,7 +65,8 @@ def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, st
         known = "utf-16-le" if bare[1] == 0 else "utf-16-be"
     try:
         if known is None or codecs.lookup(known).name == "utf-8":
-            bare.decode("utf-8")
+            if not bare.isascii():
+                bare.decode("utf-8")
             return bare, "utf-8", "\ufeff" if mark else "", []
         text = bare.decode(known)
     except UnicodeDecodeError as error:
@@ -115,7 +116,10 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
             pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
             pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
             pa_csv.ConvertOptions(
-                column_types=types, strings_can_be_null=wide, null_values=QUICK_MARKS
+                column_types=types,
+                strings_can_be_null=wide,
+                null_values=QUICK_MARKS,
+                check_utf8=False,  # it is: see `decode`
             ),
         ).columns
     except pa.ArrowInvalid as error:
