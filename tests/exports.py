@@ -5,9 +5,11 @@ Each entry of :data:`FILES` writes the same readings; ``READINGS`` is what must 
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -221,13 +223,13 @@ def eea_new(folder: Path) -> Path:
             "Pollutant": pa.array([5] * len(cells), pa.int32()),
             "Start": pa.array(start, pa.timestamp("ns")),
             "End": pa.array([t + pd.Timedelta(hours=1) for t in start], pa.timestamp("ns")),
-            "Value": pa.array([float(c) if c else -999.0 for _, _, c in cells]),
+            "Value": pa.array([Decimal(c or "-999") for _, _, c in cells], pa.decimal128(38, 18)),
             "Unit": ["ug.m-3"] * len(cells),
             "AggType": ["hour"] * len(cells),
             "Validity": pa.array([1 if c else -1 for _, _, c in cells], pa.int32()),
             "Verification": pa.array([1] * len(cells), pa.int32()),
             "ResultTime": pa.array(start, pa.timestamp("ns")),
-            "DataCapture": pa.array([None] * len(cells), pa.float64()),
+            "DataCapture": pa.array([None] * len(cells), pa.decimal128(38, 18)),
             "FkObservationLog": ["x"] * len(cells),
         }
     )
@@ -273,6 +275,54 @@ def openaq() -> list[str]:
         )
 
     return [names, *long_rows(line, empty=False)]
+
+
+def openaq_archive(folder: Path) -> Path:
+    """A place's records as the archive has them: one gzip file a day, in folders by month."""
+    header = "location_id,sensors_id,location,datetime,lat,lon,parameter,units,value"
+    path = folder / "records"
+    for n, name in enumerate(IDS):
+        lat, lon = PLACES[name]
+        for day in sorted(set(TIMES.date)):
+            lines = [header]
+            for time, cell in zip(TIMES, READINGS[name], strict=True):
+                if cell and time.date() == day:
+                    stamp = f"{time + pd.Timedelta(hours=1):%Y-%m-%dT%H:%M:%S}+01:00"
+                    where = f"{4000 + n},{900 + n},{name}-{4000 + n},{stamp},{lat},{lon}"
+                    lines.append(f"{where},pm10,µg/m³,{cell}")
+            if len(lines) > 1:
+                place = path / f"locationid={4000 + n}" / f"year=2024/month={day:%m}"
+                place.mkdir(parents=True, exist_ok=True)
+                content = gzip.compress("\n".join(lines).encode())
+                (place / f"location-{4000 + n}-{day:%Y%m%d}.csv.gz").write_bytes(content)
+    return path
+
+
+def epa_daily(old: bool) -> list[str]:
+    """The outdoor air quality page's file of a year, with the header of its time."""
+    names = (
+        "Date,Source,Site ID,POC,Daily Mean PM2.5 Concentration,Units,Daily AQI Value,"
+        "Local Site Name,Daily Obs Count,Percent Complete,AQS Parameter Code,"
+        "AQS Parameter Description,Method Code,CBSA Code,CBSA Name,State FIPS Code,State,"
+        "County FIPS Code,County,Site Latitude,Site Longitude"
+    )
+    if old:
+        names = (
+            "Date,Source,Site ID,POC,Daily Mean PM2.5 Concentration,UNITS,DAILY_AQI_VALUE,"
+            "Site Name,DAILY_OBS_COUNT,PERCENT_COMPLETE,AQS_PARAMETER_CODE,AQS_PARAMETER_DESC,"
+            "CBSA_CODE,CBSA_NAME,STATE_CODE,STATE,COUNTY_CODE,COUNTY,SITE_LATITUDE,SITE_LONGITUDE"
+        )
+    lines = [names]
+    for name in IDS:
+        lat, lon = PLACES[name]
+        for i, cell in enumerate(READINGS[name]):
+            method = "" if old else "736,"
+            lines.append(
+                f"01/{13 + i:02d}/2024,AQS,{60010000 + int(name[-3:])},3,{cell},ug/m3 LC,40,Oakland"
+                f",1,100,88101,PM2.5 - Local Conditions,{method}41860,San Francisco,06,California,"
+                f"001,Alameda,{lat},{lon}"
+            )
+    return lines
 
 
 def jitter() -> list[str]:
@@ -408,6 +458,7 @@ FILES: dict[str, Export] = {
     "EEA, reported data": Export(text("a.csv", eea_old()), zone=True),
     "EEA, Parquet": Export(eea_new, ids=[f"DE/SPO.{n}" for n in IDS], zone=True),
     "EPA AQS": Export(text("a.csv", aqs()), ids=[f"06-001-{name[-4:]}" for name in IDS], zone=True),
+    "OpenAQ, archive in folders": Export(openaq_archive, ids=["4000", "4001", "4002"], zone=True),
     "UBA": Export(
         text("a.csv", uba()),
         {"parameter": "PM₁₀"},

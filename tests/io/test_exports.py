@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from exports import FILES, READINGS, TIMES, Export, jitter, text
+from exports import FILES, READINGS, TIMES, Export, epa_daily, jitter, text
 from flfl.errors import InputError
 from flfl.io.read import read_readings
 from flfl.io.write import write_result
@@ -94,6 +94,17 @@ def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path)
     told = read_readings(flags, layout="long", **options)
     got = told.values.set_axis(list(told.values.index.tz_localize(None)))
     pd.testing.assert_frame_equal(got[wanted.columns], wanted, check_index_type=False)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_the_daily_files_of_the_epa(old: bool, tmp_path) -> None:
+    table = read_readings(text("ad_viz_plotval_data.csv", epa_daily(old))(tmp_path))
+    assert table.sensor_ids == ("60010010", "60010034", "60010065")
+    assert table.grid.name == "daily"
+    assert table.unit == "ug/m3 LC"
+    assert table.coordinates is not None
+    wanted = np.array([[float(c or "nan") for c in cells] for cells in READINGS.values()]).T
+    np.testing.assert_array_equal(table.values.to_numpy(), wanted)
 
 
 class TestNothingIsReadWrongInSilence:
@@ -280,7 +291,9 @@ class TestRowsAsTheyCame:
         [
             n
             for n in FILES
-            if not any(w in n for w in ("transposed", "sheet", "folder", "zip", "a file a"))
+            if not any(
+                w in n for w in ("transposed", "sheet", "folder", "zip", "a file a", "archive")
+            )
         ],
     )
     def test_every_export_keeps_its_rows(self, name: str, tmp_path) -> None:

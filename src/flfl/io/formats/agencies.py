@@ -45,6 +45,12 @@ class Layout:
 _EEA_CODES = (("1", "SO2"), ("5", "PM10"), ("7", "O3"), ("8", "NO2"), ("9", "NOX"), ("10", "CO"),
               ("20", "C6H6"), ("38", "NO"), ("6001", "PM2.5"))  # fmt: skip
 
+_EPA_DAILY = (
+    "Daily Mean PM2.5 Concentration", "Daily Mean PM10 Concentration",
+    "Daily Max 8-hour Ozone Concentration", "Daily Max 8-hour CO Concentration",
+    "Daily Max 1-hour NO2 Concentration", "Daily Max 1-hour SO2 Concentration", "Concentration",
+)  # fmt: skip
+
 LAYOUTS = (
     Layout(
         "eea", "European Environment Agency (reported data)",
@@ -74,12 +80,14 @@ LAYOUTS = (
     Layout(
         "aqs", "EPA outdoor air quality (daily)",
         ("Date", "Site ID", "POC", "Daily AQI Value"),
-        ("Date",), ("Site ID", "POC"),
-        ("Daily Mean PM2.5 Concentration", "Daily Mean PM10 Concentration",
-         "Daily Max 8-hour Ozone Concentration", "Daily Max 8-hour CO Concentration",
-         "Daily Max 1-hour NO2 Concentration", "Daily Max 1-hour SO2 Concentration",
-         "Concentration"),
-        "Units", "", "", "Site Latitude", "Site Longitude",
+        ("Date",), ("Site ID", "POC"), _EPA_DAILY, "Units", "", "", "Site Latitude",
+        "Site Longitude",
+    ),
+    Layout(
+        "aqs", "EPA outdoor air quality (daily, until 2023)",
+        ("Date", "Site ID", "POC", "DAILY_AQI_VALUE"),
+        ("Date",), ("Site ID", "POC"), _EPA_DAILY, "UNITS", "", "", "SITE_LATITUDE",
+        "SITE_LONGITUDE",
     ),
     Layout(
         "openaq", "OpenAQ (explorer)",

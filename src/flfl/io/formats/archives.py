@@ -29,14 +29,16 @@ def parts(path: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _wanted(name: Path) -> bool:
-    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
+    hidden = any(part.startswith((".", "_")) for part in name.parts)
     return not hidden and suffix_of(name) in READABLE
 
 
 def _folder(path: Path) -> Iterator[tuple[Path, bytes]]:
-    for file in sorted(path.iterdir()):
-        if file.is_file() and _wanted(Path(file.name)):
-            yield file, read_bytes(file)
+    here = [file for file in path.iterdir() if file.is_file() and _wanted(Path(file.name))]
+    # Archives have folders for years and months, and nothing beside them.
+    deep = (file for file in path.rglob("*") if file.is_file() and _wanted(file.relative_to(path)))
+    for file in sorted(here or deep):
+        yield file, read_bytes(file)
 
 
 def _archive(path: Path) -> Iterator[tuple[Path, bytes]]:

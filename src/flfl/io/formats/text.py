@@ -135,14 +135,15 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         found = next(islice(rows, row, None), None)
         return f"row {row + 1}" if found is None else f"line {found[0]}"
 
+    # Column by column, so that the file is never held twice.
+    arrays = [columns.pop(0).combine_chunks() for _ in names]
+    pa.default_memory_pool().release_unused()
+    if wide:
+        arrays[:2] = [pc.fill_null(array, "") for array in arrays[:2]]
     return Columns(
         path=path,
         names=names,
-        # Column by column, so that the file is never held twice.
-        arrays=tuple(
-            pc.fill_null(array, "") if i < 2 and wide else array
-            for i, array in enumerate(columns.pop(0).combine_chunks() for _ in names)
-        ),
+        arrays=tuple(arrays),
         format="csv",
         place=line,
         dialect=Dialect(
