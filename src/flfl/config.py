@@ -273,7 +273,7 @@ Aggregate = Literal["mean", "median", "last"]
 Censored = Literal["missing", "half"]
 Decimal = Literal["auto", "point", "comma"]
 DateOrder = Literal["auto", "day-first", "month-first"]
-TimeUnit = Literal["auto", "seconds", "milliseconds", "number"]
+TimeUnit = Literal["auto", "seconds", "milliseconds", "days", "number"]
 
 
 class ReadingRules(Settings):
@@ -311,7 +311,10 @@ class ReadingRules(Settings):
     ] = None
     time_unit: Annotated[
         TimeUnit,
-        _said("What times that are numbers count; auto: seconds since 1970 where they look so."),
+        _said(
+            "What times that are numbers count; auto: seconds since 1970, or a spreadsheet's days,"
+            " where they look so."
+        ),
     ] = "auto"
     step: Annotated[
         str | None, _said("Put times that are on no grid on one with this step: 1h, 10min, 1D.")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from exports import FILES, READINGS, TIMES, Export, epa_daily, jitter, text
+from exports import FILES, READINGS, TIMES, Export, epa_daily, header, jitter, rows, text
 from flfl.errors import InputError
 from flfl.io.read import read_readings
 from flfl.io.write import write_result
@@ -231,6 +231,54 @@ def test_a_sheet_may_be_named(tmp_path) -> None:
     assert read_readings(path, sheet="PM10").sensor_ids == tuple(READINGS)
     with pytest.raises(InputError, match="the sheets are Info, PM10"):
         read_readings(path, sheet="PM25")
+
+
+def parts_of(kind: str) -> list[str]:
+    """The table with its times, or more beside its readings, as loggers have them."""
+    lines = []
+    for i, (time, row) in enumerate(zip(TIMES, rows(",", ""), strict=True)):
+        lines.append(
+            {
+                "parts": f"{time.year},{time.month},{time.day},{time.hour}{row}",
+                "hours": f"{time:%Y-%m-%d},{time.hour}{row}",
+                "serial": f"{(time - pd.Timestamp('1899-12-30')) / pd.Timedelta(days=1):.6f}{row}",
+                "counted": f"{i + 1},{time}{row}",
+                "remarks": f"{time}{row},{'Wartung' if i == 3 else ''}",
+                "words": f"{time}{row}".replace(",,", ",n.v.,"),
+            }[kind]
+        )
+    first = {"parts": "year,month,day,hour", "hours": "Date,H", "counted": "No,time"}
+    more = ",Bemerkung" if kind == "remarks" else ""
+    return [header(first=first.get(kind, "time")) + more, *lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        ("parts", "three columns: year, month, day"),
+        ("hours", "two columns"),
+        ("serial", "day numbers"),
+        ("counted", "numbers the rows or holds remarks: No"),
+        ("remarks", "numbers the rows or holds remarks: Bemerkung"),
+        ("words", "A wide table"),
+    ],
+)
+def test_more_that_loggers_write(kind: str, note: str, tmp_path) -> None:
+    table = read_readings(text("l.csv", parts_of(kind))(tmp_path))
+    check(table, Export(lambda folder: folder, notes=(note,)))
+
+
+def test_a_readme_is_no_table(tmp_path) -> None:
+    path = FILES["a folder of stations"].write(tmp_path)
+    (path / "readme.txt").write_text("Readings of the city.\nNo warranty.\n")
+    check(read_readings(path), FILES["a folder of stations"])
+
+
+def test_thousands_marks_are_named(tmp_path) -> None:
+    path = text("t.csv", ["time;a", "2024-01-01;1.234,5", "2024-01-02;2,5"])(tmp_path)
+    with pytest.raises(InputError, match="without thousands marks") as caught:
+        read_readings(path)
+    assert "missing=" not in str(caught.value)
 
 
 class TestRowsAsTheyCame:

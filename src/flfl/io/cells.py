@@ -21,7 +21,7 @@ QUICK_MARKS = ["", "NaN", "nan", "NA", "N/A", "null", "NULL", "None"]
 _QUICK_MARKS = pa.array(QUICK_MARKS)
 _MISSING_MARKS = (
     "", "-", "--", "---", "nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "null", "none", "nil",
-    "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
+    "n.v.", "k.a.", "k. a.", "no data", "nodata", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
 )  # fmt: skip
 _DECIMAL_COMMA = r"^[+-]?\d*,\d*([eE][+-]?\d+)?$"
 _BELOW = r"^<\s*\d*[.,]?\d+$"
@@ -80,8 +80,12 @@ def to_numbers(
     elif row == 0 and text[:1].isalpha():
         hint = "; if the row names units, remove it" + hint
     commas = " (the file writes decimal commas)" if decimal == "," else ""
-    remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing; a word that "
-    remedy += f"always means so is named by missing={text[:40]!r}{hint}"
+    remedy = f"Correct the cell{commas}, or leave it empty if the reading is missing"
+    if re.search(r"\d[,. '\u00a0]\d{3}\b", text):
+        remedy += "; write numbers without thousands marks"
+    elif not re.search(r"\d", text):
+        remedy += f"; a word that always means so is named by missing={text[:40]!r}"
+    remedy += hint
     raise columns.error(f"{text[:40]!r} is not a number", remedy, row, column=column)
 
 

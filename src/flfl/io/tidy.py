@@ -21,8 +21,14 @@ from flfl.io.times import looks_like_date
 
 DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date_local", "date local", "dia")
 CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hora", "heure",
-               "hour_of_day", "time_local", "time local", "hr")  # fmt: skip
-_CLOCK = r"^\s*'?\d{1,2}(:\d{2}){0,2}'?\s*([AaPp][Mm])?\s*$"
+               "hour_of_day", "time_local", "time local", "hr", "h")  # fmt: skip
+_CLOCK = r"^\s*'?([01]?\d|2[0-4])(:\d{2}){0,2}'?\s*([AaPp][Mm])?\s*$"
+_PARTS = (("year", "jahr", "año", "ano", "année", "yyyy"), ("month", "monat", "mes", "mois", "mm"),
+          ("day", "tag", "día", "dia", "jour", "dd"))  # fmt: skip
+_COUNTS = ("no", "no.", "nr", "nr.", "#", "row", "index", "id", "lfd. nr.", "unnamed: 0", "rownum")
+_REMARKS = ("comment", "comments", "remark", "remarks", "note", "notes", "bemerkung", "bemerkungen",
+            "kommentar", "anmerkung", "remarque", "commentaire", "observaciones", "comentario",
+            "comentarios", "nota", "notas")  # fmt: skip
 _UNIT = re.compile(
     r"[\[(]?\s*(%|°?\s?[cfk]|deg.*|[µμu]g\s?(/|m|\.|\s).*|mg\s?(/|m|\.|\s).*|ng.*|pp[bmt].*|g/.*|[hk]?pa"
     r"|mbar|bar|mmhg|mm|cm|m|km|m/s|km/h|mph|kn|w/?m.*|lux|db.*|v|mv|1/m|#.*|counts?.*|aqi"
@@ -63,7 +69,7 @@ def tidy(columns: Columns) -> Columns:
     """All steps that look at a file's columns alone, in their order."""
     if columns.format not in TEXTUAL:
         return columns
-    for step in (_without_empty, _unit_row, _turned, _joined_times):
+    for step in (_without_empty, _unit_row, _turned, _dated, _joined_times, _without_remarks):
         columns = step(columns)
     return columns
 
@@ -103,7 +109,7 @@ def _unit_row(columns: Columns) -> Columns:
     named = [cell for cell in rest if cell]
     if named and _UNIT_LABEL.fullmatch(first) and all(map(_UNIT.fullmatch, named)):
         units = ("", *(cell.strip("[]() ") for cell in rest))
-        told = f"The first row names units: {listing(dict.fromkeys(units[1:]))}."
+        told = f"The first row names units: {listing(dict.fromkeys(filter(None, units)))}."
         columns = columns.pick(np.arange(1, len(columns.arrays[0])))
         return replace(columns, units=units, notes=(*columns.notes, told))
     inside = [_IN_NAME.fullmatch(name) for name in columns.names[1:]]
@@ -133,6 +139,44 @@ def _turned(columns: Columns) -> Columns:
         units=None,
         raw=None,
     )
+
+
+def _dated(columns: Columns) -> Columns:
+    """Year, month and day in three columns as one date."""
+    found = [columns.find(names) for names in _PARTS]
+    parts = [columns.arrays[i] for i in found if i is not None]
+    if len(parts) < 3 or columns.find(DATE_NAMES[:1]) is not None:
+        return columns
+    year, *rest = (pc.utf8_trim_whitespace(part) for part in parts)
+    whole = [pc.match_substring_regex(year, r"^(19|20)\d{2}$")]
+    whole += [pc.match_substring_regex(part, r"^\d{1,2}$") for part in rest]
+    if not all(pc.all(one).as_py() for one in whole):
+        return columns
+    days = pc.binary_join_element_wise(year, *(pc.utf8_lpad(p, 2, "0") for p in rest), "-")
+    first, *gone = (i for i in found if i is not None)
+    names = tuple("date" if i == first else name for i, name in enumerate(columns.names))
+    arrays = tuple(days if i == first else array for i, array in enumerate(columns.arrays))
+    told = "The date is in three columns: " + listing([columns.names[i] for i in (first, *gone)])
+    return _drop(replace(columns, names=names, arrays=arrays), gone, f"{told}.")
+
+
+def _without_remarks(columns: Columns) -> Columns:
+    """Sensors alone, without a column that counts the rows and one of remarks."""
+    gone = []
+    for i, name in enumerate(columns.names):
+        cells = columns.arrays[i]
+        if name.strip().lower() in _COUNTS and len(columns.names) > 2:
+            begin = str(cells[0])
+            if begin in ("0", "1") and str(cells[len(cells) - 1]) == str(
+                len(cells) - 1 + int(begin)
+            ):
+                gone.append(i)
+        elif name.strip().lower() in _REMARKS:
+            gone.append(i)
+    if not gone:
+        return columns
+    left = listing([columns.names[i] for i in gone])
+    return _drop(columns, gone, f"Left out, for it numbers the rows or holds remarks: {left}.")
 
 
 def _joined_times(columns: Columns) -> Columns:

@@ -60,6 +60,8 @@ _WORDY = (
 )
 _MIDNIGHT = r"(?<=[T ])24(?=:00|$)"
 # Seconds since 1970 of the years 1990 to 2100.
+_SERIAL = (32_874, 73_051)
+"""Days since 1899-12-30, as spreadsheets count them, of the same years."""
 _EPOCH = (631_152_000, 4_102_444_800)
 
 _NO_TIME = pa.array(["", "nan", "nat", "na", "null", "none"])
@@ -150,6 +152,14 @@ def _numbered(numbers: NDArray[np.float64], texts: Texts, unit: TimeUnit) -> Tim
             told = f"The times are {name} since 1970, in UTC"
             told += "; time_unit=number reads them as plain numbers." if likely else "."
             return Times(index, index.tz_localize(None), texts, zone="UTC", notes=(told,))
+    near = bool(((numbers >= _SERIAL[0]) & (numbers < _SERIAL[1])).all())
+    if unit == "days" or (unit == "auto" and near and not whole):
+        # A spreadsheet's day number is rounded; nobody measures by the millisecond.
+        seconds = np.round(numbers * 86400).astype(np.int64)
+        index = (pd.Timestamp("1899-12-30") + pd.to_timedelta(seconds, unit="s")).as_unit("us")
+        told = "The times are a spreadsheet's day numbers"
+        told += "; time_unit=number reads them as plain numbers." if unit == "auto" else "."
+        return Times(index, index, texts, notes=(told,))
     return Times(pd.Index(numbers), pd.Index(numbers), texts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ from flfl.io.files import READABLE, read_bytes, suffix_of, unpacked
 
 _LARGEST = 4 << 30
 """Bytes that an archive may unpack to."""
+
+
+_ABOUT = re.compile(r"(read_?me|liesmich|licen[sc]e|lizenz|lisez_?moi|leame)\b", re.IGNORECASE)
+"""Names of files that tell of others."""
 
 
 def is_several(path: Path) -> bool:
@@ -30,7 +35,7 @@ def parts(path: Path) -> Iterator[tuple[Path, bytes]]:
 
 def _wanted(name: Path) -> bool:
     hidden = any(part.startswith((".", "_")) for part in name.parts)
-    return not hidden and suffix_of(name) in READABLE
+    return not hidden and suffix_of(name) in READABLE and not _ABOUT.match(name.name)
 
 
 def _folder(path: Path) -> Iterator[tuple[Path, bytes]]:
