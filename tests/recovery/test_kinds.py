@@ -124,6 +124,29 @@ def test_what_is_no_table(given, words):
         recover(given)
 
 
+@pytest.mark.parametrize("rule", [{"step": "2h"}, {"duplicates": "mean"}, {"complete_grid": True}])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "xarray"])
+def test_rows_that_were_merged_or_inserted(kind, rule):
+    frame = wide()
+    if "duplicates" in rule:
+        frame = pd.concat([frame, frame.iloc[:2]])
+    elif "complete_grid" in rule:
+        frame = frame.drop(frame.index[30])
+    given = frame
+    if kind == "polars":
+        given = pytest.importorskip("polars").from_pandas(frame.reset_index())
+    elif kind == "xarray":
+        given = pytest.importorskip("xarray").DataArray(frame.rename_axis(columns="s"))
+    slots = 30 if "step" in rule else 60
+    values = recover(given, method="linear", reading=rule, verbose=0).values
+    assert len(values) == slots
+    if kind == "polars":
+        assert values["time"].to_list() == list(TIMES[:: 60 // slots])
+    else:
+        times = values.index if kind == "pandas" else values["time"].to_index()
+        assert list(times) == list(TIMES[:: 60 // slots])
+
+
 @pytest.mark.parametrize("kind", ["pandas", "array", "polars"])
 def test_codes_are_missing_in_the_estimator_too(kind):
     frame = wide()

@@ -97,6 +97,11 @@ def _from_xarray(given: Any) -> tuple[pd.DataFrame, Back]:
     turned = given.transpose(time, ...)
 
     def back(table: pd.DataFrame) -> Any:
-        return turned.copy(data=table.to_numpy()).transpose(*given.dims)
+        if len(table) == turned.sizes[time]:
+            return turned.copy(data=table.to_numpy()).transpose(*given.dims)
+        # Rows were merged or inserted: the times are others.
+        coords = {name: one for name, one in turned.coords.items() if time not in one.dims}
+        made = type(given)(table.to_numpy(), coords, turned.dims, given.name, given.attrs)
+        return made.assign_coords({time: table.index.to_numpy()}).transpose(*given.dims)
 
     return turned.to_pandas().rename_axis(columns=None), back

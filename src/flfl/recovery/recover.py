@@ -209,7 +209,9 @@ def recover(
         notes.append("too few readings for a self-test: no scores")
     # The rows and columns as the caller has them; inside, times are sorted and ids are text.
     index, columns, order = table.values.index, table.values.columns, None
-    if isinstance(readings, pd.DataFrame) and not is_long(readings) and "step" not in how:
+    given_rows = isinstance(readings, pd.DataFrame) and not is_long(readings) and "step" not in how
+    # Rows that were merged or inserted are nobody's.
+    if given_rows and len(readings) == len(table.values):
         inside = with_time_index(readings)
         index, columns, order = readings.index, inside.columns, table.order
         index = inside.index if back is not None else index
