@@ -255,7 +255,7 @@ def _tiles(result: Recovery, summary: Mapping[str, Any]) -> Rows:
     for flag in FLAGS:
         if flag == "extrapolated" and not summary[flag]:
             continue
-        shown = f"{summary[flag]:,}".replace(",", "\u202f")
+        shown = f"{summary[flag]:,}"
         tiles.append((shown, f"{flag}, {100 * summary[flag] / cells:.1f} %"))
     if result.scores:
         ours, *_ = result.scores.values()
