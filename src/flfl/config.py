@@ -242,11 +242,22 @@ class SiteList(TomlTable):
 
 
 class ReportSettings(TomlTable):
-    """Logs (JSON lines, to stderr without a file) and metrics (for Prometheus; off by default)."""
+    """Logs (JSON lines, to stderr without a file) and the status page with its metrics, on a port
+    of 127.0.0.1 (0: none)."""
 
     log: FilePath | None = None
     level: Literal["debug", "info", "warning", "error"] = "info"
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    status_port: Annotated[int, Field(ge=0, le=65535)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "metrics_port" in given:
+            raise InputError(
+                "metrics_port is gone",
+                remedy="Write status_port: it serves /metrics, the status page and /healthz",
+            )
+        return given
 
 
 class CoordinatorSettings(TomlTable):

@@ -3,20 +3,17 @@
 import json
 import stat
 import tomllib
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from broker import free_port
 from flfl.cli import main
 from flfl.codec import pack, unpack
-from flfl.config import CoordinatorSettings, ReportSettings, SiteSettings, Terms, read_settings
+from flfl.config import CoordinatorSettings, SiteSettings, Terms, read_settings
 from flfl.errors import InputError
 from flfl.io.grid import infer_grid, natural_period
 from flfl.protocol.added_error import AddedError
@@ -35,7 +32,6 @@ from flfl.service.coordinator import Setup
 from flfl.service.files import lock
 from flfl.service.grid import TimeGrid
 from flfl.service.home import copies_folder, floor_of, open_copier
-from flfl.service.logs import Metrics
 
 SITE = """
 network = "n"
@@ -363,16 +359,3 @@ class TestKeys:
             certificate = x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes())
             made = pd.Timestamp((tmp_path / f"{name}.pem").stat().st_mtime, unit="s", tz="UTC")
             assert made - certificate.not_valid_before_utc > pd.Timedelta(days=1)
-
-
-def test_metrics_are_served_on_this_machine():
-    pytest.importorskip("prometheus_client")
-    figures = {"flfl_connected": 1.0, "flfl_runs_total": 2}
-    port = free_port()
-    metrics = Metrics(ReportSettings(metrics_port=port), "a", lambda: figures)
-    with closing(metrics), urlopen(f"http://127.0.0.1:{port}/metrics") as page:
-        lines = page.read().decode().splitlines()
-    assert "# TYPE flfl_connected gauge" in lines
-    assert 'flfl_connected{party="a"} 1.0' in lines
-    assert "# TYPE flfl_runs_total counter" in lines
-    assert 'flfl_runs_total{party="a"} 2.0' in lines

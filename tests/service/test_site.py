@@ -23,6 +23,7 @@ from flfl.service.site import (
     SiteService,
     Waiting,
 )
+from flfl.service.versions import spoken
 from flfl.transport import local
 from flfl.transport.link import NOT_TOLD, Message, Received
 from parties import parties
@@ -96,13 +97,13 @@ def stop(service):
 
 
 def call(service, name):
-    message = Message("call", "", {"call": name}, to_bytes(GRID))
+    message = Message("call", "", {"call": name, **spoken()}, to_bytes(GRID))
     service.take(Received("all", "plan", message))
 
 
 def announce(service, number, called):
     agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
-    message = Message("plan", agreement.run, {}, to_bytes(agreement))
+    message = Message("plan", agreement.run, spoken(), to_bytes(agreement))
     service.take(Received("all", "plan", message))
     return message
 

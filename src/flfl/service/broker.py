@@ -9,7 +9,10 @@ from typing import Any
 
 from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
 from flfl.errors import FLFLError, InputError
+from flfl.service.history import stamp
 from flfl.service.keys import check_certificate, check_private
+from flfl.service.status import certificate_ends
+from flfl.service.versions import spoken
 from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Link
 
@@ -32,7 +35,10 @@ def connect(
         if warning := check_certificate(settings.certificate, name):
             _LOG.warning("%s", warning)
         check_private(settings.key)
-    return Link(settings, network, name, observer=observer)
+    link = Link(settings, network, name, observer=observer)
+    ends = certificate_ends(settings).get("certificate", "")
+    link.say(**spoken(), since=stamp(), certificate=ends)
+    return link
 
 
 def network_status(path: Path, within: float) -> dict[str, Any]:

@@ -29,9 +29,13 @@ from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
 from flfl.service.files import folder_name, load, save, save_bytes
+from flfl.service.history import History, stamp
 from flfl.service.keys import load_roster
-from flfl.service.logs import Metrics, start_logging
+from flfl.service.logs import start_logging
 from flfl.service.plan import agreement_of
+from flfl.service.status import coordinator_status
+from flfl.service.versions import spoken
+from flfl.service.web import StatusServer
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received
 
@@ -109,7 +113,9 @@ class CoordinatorService:
         self.problem, self.stopping = "", False
         self._round = self._runs = 0
         self._told, self._said = 0.0, dict[str, Any]()
-        self.metrics = Metrics(self.settings.report, COORDINATOR, self._figures)
+        self.since = stamp()
+        self.history = History(self.settings.state, ("bytes_up", "bytes_down"))
+        self.page = StatusServer(self.settings.report)
 
     def serve(self) -> int:
         """Run once, or again and again; returns 0 when the last run went well."""
@@ -125,7 +131,7 @@ class CoordinatorService:
             return 0
         finally:
             self._tell(force=True)
-            self.metrics.close()
+            self.page.close()
 
     def stop(self, *_: Any) -> None:
         """End soon; the run goes on at the next start."""
@@ -222,7 +228,8 @@ class CoordinatorService:
     def _gather(self) -> Agreement | None:
         """Ask who can take part, until all can or the time is up."""
         limit, names = self.settings.deadlines.gather_within, self.setup.roster.names
-        call = Message("call", "", {"call": uuid.uuid4().hex}, to_bytes(self.setup.terms.grid))
+        about = {"call": uuid.uuid4().hex, **spoken()}
+        call = Message("call", "", about, to_bytes(self.setup.terms.grid))
         self.state, until = Gathering(call), time.monotonic() + limit
         self.link.announce(call)
         while not self.stopping:
@@ -280,7 +287,7 @@ class CoordinatorService:
         path = self._folder(run) / JOURNAL
         journal = DurableCoordinator(path, program, PROTOCOL, names, {}, run, security=security)
         dispatcher = Dispatcher(journal, self.link, run, traffic, deadlines, self.setup.quorum)
-        plan = Message("plan", run, {}, to_bytes(agreement))
+        plan = Message("plan", run, spoken(), to_bytes(agreement))
         return Running(plan, agreement, coordination, journal, dispatcher)
 
     def _run(self, running: Running) -> Network | None:
@@ -316,6 +323,10 @@ class CoordinatorService:
         counted = {"bytes_up": traffic.bytes_up, "bytes_down": traffic.bytes_down}
         ended = {"failed": why, "aside": aside, "rounds": traffic.rounds, "notes": traffic.notes}
         save(folder / ENDED, ended | counted)
+        network = running.coordination.network
+        public = {} if network is None else {"gaps": int((~network.known).sum())}
+        sites = {"sites": len(running.agreement.sites), "aside": len(aside)}
+        self.history.record(run, why, **sites, **counted, **public)
         Journal.remove(folder / JOURNAL)
         if not why:
             self._save(finished=run)
@@ -349,6 +360,7 @@ class CoordinatorService:
         return {**status, "problem": reason[:200]} if reason else status
 
     def _tell(self, *, force: bool = False) -> None:
+        self.page.show(lambda: coordinator_status(self))
         if not force and time.monotonic() - self._told < _STATUS_SECONDS:
             return
         self._told = time.monotonic()
@@ -360,19 +372,3 @@ class CoordinatorService:
         if force or status != self._said:
             self._said = status
             self.link.say(**status)
-
-    def _figures(self) -> dict[str, float]:
-        figures = {
-            "flfl_connected": float(self.link.connected),
-            "flfl_sites_here": sum(row.get("state") == "here" for row in self.present.values()),
-            "flfl_runs_total": self._runs,
-            "flfl_round": self._round,
-            "flfl_dropped_total": sum(self.link.dropped.values()),
-        }
-        if isinstance(self.state, Running):
-            dispatcher = self.state.dispatcher
-            figures["flfl_waiting_for"] = len(dispatcher.waiting_for)
-            figures["flfl_set_aside"] = len(dispatcher.aside)
-            figures["flfl_bytes_up_total"] = dispatcher.traffic.bytes_up
-            figures["flfl_bytes_down_total"] = dispatcher.traffic.bytes_down
-        return figures

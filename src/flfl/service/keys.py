@@ -202,6 +202,11 @@ def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
     return f"the certificate ends on {end:%Y-%m-%d}" if left.days < warn_days else ""
 
 
+def certificate_end(path: Path) -> datetime.datetime:
+    """When a certificate ends."""
+    return _load(path).not_valid_after_utc
+
+
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +47,12 @@ from flfl.service.agreement import (
 from flfl.service.broker import connect
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
+from flfl.service.history import History, stamp
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
-from flfl.service.logs import Metrics, start_logging
+from flfl.service.logs import start_logging
+from flfl.service.status import site_status
+from flfl.service.versions import check_spoken
+from flfl.service.web import StatusServer
 from flfl.transport.link import NOT_TOLD, Message, Received, SiteLink
 from flfl.transport.responder import Responder, told
 
@@ -92,21 +96,35 @@ class SiteService:
     def __init__(self, home: Home, link: SiteLink) -> None:
         self.home, self.settings, self.link = home, home.settings, link
         self.stopping, self.runs, self.problem = False, 0, ""
-        self._public_problem, self._coordinator = "", ""
+        self._public_problem, self._coordinator, self._answered = "", "", 0
         self._said: dict[str, str] = {}
+        self.heard: Mapping[str, Any] = {}
+        self.since, self.history = stamp(), History(self.settings.state)
         self.state: State = Waiting()
         self._resume()
 
     def serve(self, once: bool = False) -> int:
         """Take part in runs until stopped; with ``once``, until one is done. Returns how many."""
-        with closing(Metrics(self.settings.report, self.settings.name, self._figures)):
+        with closing(StatusServer(self.settings.report)) as page:
             # Until it is told of the end it may be asked for its last answer again.
             while not (self.stopping or (once and self.runs and isinstance(self.state, Waiting))):
                 if (received := self.link.next(0.5)) is not None:
                     self.take(received)
                 if isinstance(self.state, Running):
                     self.state.responder.tick()
+                page.show(lambda: site_status(self))
         return self.runs
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """Of the run that this site is in."""
+        return self.state.agreement if isinstance(self.state, Running) else None
+
+    @property
+    def answers(self) -> int:
+        """Questions answered since this process began."""
+        now = self.state.responder.answers if isinstance(self.state, Running) else 0
+        return self._answered + now
 
     def stop(self, *_: Any) -> None:
         """End soon."""
@@ -148,6 +166,8 @@ class SiteService:
 
     def _is_new_coordinator(self, received: Received) -> bool:
         boot, before = str(received.status.get("boot", "")), self._coordinator
+        if received.branch == "status":
+            self.heard = received.status
         if (
             received.branch != "status"
             or str(received.status.get("state")) != "here"
@@ -183,6 +203,7 @@ class SiteService:
         """The coordinator asks who can take part: read the source, say yes or why not."""
         call, path = str(message.about.get("call", "")), self.settings.state / CALLED
         try:
+            check_spoken(message.about)
             called = load(path)
             if called is None or called["call"] != call:
                 # Table readers are large: a site that waits for its first run does without them.
@@ -224,6 +245,7 @@ class SiteService:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
             self._report_state()
             return self.state
+        check_spoken(message.about)
         agreement = from_bytes(Agreement, message.data)
         if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was announced is another run than it says")
@@ -354,6 +376,7 @@ class SiteService:
             if why:
                 self._trouble(why, why)
             self.state.journal.close()
+            self._answered += self.state.responder.answers
             self._forget(self.state.agreement.run)
         return Waiting()
 
@@ -363,16 +386,6 @@ class SiteService:
         Journal.remove(folder / JOURNAL)
         for name in (SECRET, READINGS):
             (folder / name).unlink(missing_ok=True)
-
-    def _figures(self) -> dict[str, float]:
-        running = self.state if isinstance(self.state, Running) else None
-        return {
-            "flfl_connected": float(self.link.connected),
-            "flfl_in_run": float(running is not None),
-            "flfl_answers_total": 0 if running is None else running.responder.answers,
-            "flfl_runs_total": self.runs,
-            "flfl_dropped_total": sum(self.link.dropped.values()),
-        }
 
 
 def main(arguments: list[str]) -> int:

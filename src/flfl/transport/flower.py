@@ -107,6 +107,7 @@ class GridLink:
         self._grid, self._network, self._roster, self._poll = grid, network, roster, poll
         self.boot, self.connected = os.urandom(6).hex(), True
         self.dropped: Counter[str] = Counter()
+        self.carried: Counter[str] = Counter()
         self._nodes: dict[int, _Node] = {}
         self._home: dict[str, int] = {}
         self._announced: Message | None = None
@@ -262,6 +263,7 @@ class ReplyLink:
         self.received = Received("to", name, came)
         self._name, self._identity, self.connected = name, identity, True
         self.dropped: Counter[str] = Counter()
+        self.carried: Counter[str] = Counter()
         self._messages: list[bytes] = []
         self._status: dict[str, str] = {}
 

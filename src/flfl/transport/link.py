@@ -74,9 +74,13 @@ class Received:
 
 
 class Link(Interface):
-    """A party's link. It never raises because of what others send, or because they are away."""
+    """A party's link. It never raises because of what others send, or because they are away.
+
+    ``dropped`` counts what could not be used, by reason; ``carried`` the bytes ``up`` and ``down``.
+    """
 
     dropped: Counter[str]
+    carried: Counter[str]
 
     @property
     def connected(self) -> bool:

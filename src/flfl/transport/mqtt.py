@@ -177,6 +177,7 @@ class Link:
         self.name, self.broker, self.topics = name, broker, Topics(network)
         self.boot = uuid.uuid4().hex[:12]
         self.dropped: Counter[str] = Counter()
+        self.carried: Counter[str] = Counter()
         self.problem, self._observer = "", observer
         self._status: dict[str, Any] = {}
         self._received: queue.Queue[Received] = queue.Queue()
@@ -230,6 +231,7 @@ class Link:
         if not self.connected:
             return False
         self._pending.append(self._client.publish(topic, payload, qos=1, retain=retain))
+        self.carried["up"] += len(payload)
         return True
 
     def _publish_status(self, state: str) -> Any:
@@ -275,6 +277,7 @@ class Link:
 
     def _on_message(self, _client: Any, _data: Any, packet: Any) -> None:
         # Nothing that anybody sends may end this thread.
+        self.carried["down"] += len(packet.payload)
         try:
             if packet.payload:
                 self._take(*self.topics.parse(packet.topic), bytes(packet.payload))
