@@ -406,10 +406,14 @@ class OutSettings(TomlTable):
     """Where the site's own result goes, and how it is made at home.
 
     Slots that nobody in the network observed stay empty, but for ``extrapolate`` beyond others.
+    ``page`` (.html) shows the result beside the owner's own without the network, and the nights
+    before; ``scores`` (.json) are its figures.
     """
 
     file: FilePath
     flags: FilePath | None = None
+    page: FilePath | None = None
+    scores: FilePath | None = None
     extrapolate: Whole = 0
     effort: Literal["full", "quick"] = "full"
     coverage: Annotated[float, Field(gt=0, lt=1)] = 0.9

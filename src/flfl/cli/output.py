@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +23,7 @@ from flfl.recovery import Recovery
 from flfl.recovery.progress import Tell, shown
 from flfl.recovery.selftest import ALONE, SITE, span
 from flfl.report import SUFFIXES, check_report_extra, write_page
-from flfl.report.content import count, figure, what_left
+from flfl.report.content import count, figure, strict_json, what_left
 
 Outputs = Mapping[str, Path | None]
 """Files to write, by the option that names each."""
@@ -37,15 +36,7 @@ _WAYS = {
 
 def print_json(document: Any) -> None:
     """One strict JSON document: a number that is not finite becomes null."""
-    click.echo(json.dumps(_strict(document), indent=2, ensure_ascii=False))
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    click.echo(strict_json(document))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -112,8 +112,10 @@ def write_result(
     provenance: Provenance | None = None,
     sensors: Sensors | None = None,
     rows_path: str | Path | None = None,
+    more: Mapping[str | Path, Writer] | None = None,
 ) -> None:
-    """Write the filled table, its flags, or both; of both, neither appears without the other.
+    """Write the filled table, its flags, or both; of both, and of ``more`` files, none appears
+    without the others.
 
     Where rows were put together (``table.original``), ``rows_path`` gets the file as it came, with
     what was recovered in the cells that held no reading.
@@ -137,7 +139,7 @@ def write_result(
         raise ValueError("values differ from the observed readings, which are never altered")
     limits = (-np.inf, np.inf) if provenance is None else provenance.limits
     texts, said = CellTexts(table, filled, known, limits), {}
-    writers: dict[str | Path, Writer] = {}
+    writers: dict[str | Path, Writer] = {**(more or {})}
     if flags_path is not None or suffix_of(filled_path or "") in NETCDF_SUFFIXES:
         seen = None if provenance is None else provenance.observed
         said["flag"] = flags = flags_of(table, filled, seen)
@@ -161,8 +163,8 @@ def write_result(
             said["run_id"] = np.where(flags == "observed", "", provenance.run_id).astype(object)
         if table.counts is not None:
             said["readings"] = table.counts.astype(str).astype(object)
-        more = [LongColumn(name, "cell", cells) for name, cells in said.items()]
-        writers[flags_path] = _writer(flags_path, texts, [*_FLAG_COLUMNS, *more])
+        columns = [LongColumn(name, "cell", cells) for name, cells in said.items()]
+        writers[flags_path] = _writer(flags_path, texts, [*_FLAG_COLUMNS, *columns])
     if rows_path is not None:
         writers[rows_path] = _rows_writer(rows_path, texts)
     write_files(writers)

@@ -18,8 +18,9 @@ from typing import Any
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError, explained
 from flfl.protocol.copy_store import connect
-from flfl.protocol.messages import sender
+from flfl.protocol.messages import bytes_by_kind, sender
 from flfl.protocol.session import Coordinator, Envelope, Site
+from flfl.protocol.traffic import Traffic
 
 FORMAT = 1
 
@@ -116,10 +117,11 @@ class Journal:
 
 class DurableSite:
     """A site with a journal: a fresh one, with the secret, the copies and the plan that the
-    journal's site had. ``replayed`` questions had been answered by an earlier process."""
+    journal's site had. ``replayed`` questions had been answered by an earlier process; ``traffic``
+    counts those and its own."""
 
     def __init__(self, site: Site, path: Path) -> None:
-        self.name, self.replayed = site.name, 0
+        self.name, self.replayed, self.traffic = site.name, 0, Traffic()
         self._site, self._journal = site, Journal(path)
         self._question, self._answer = b"", b""
         for entry in self._journal:
@@ -131,6 +133,7 @@ class DurableSite:
                     " interruption; the readings, the program or the machine have changed."
                     " Remove the run's folder to leave the run"
                 )
+            self._count()
 
     def receive(self, data: bytes) -> bytes:
         """Answer a question; the same one again with the same bytes."""
@@ -139,7 +142,12 @@ class DurableSite:
             hashed = hashlib.sha256(answer).digest()
             self._journal.append({"question": data, "answer": hashed})
             self._question, self._answer = data, answer
+            self._count()
         return self._answer
+
+    def _count(self) -> None:
+        self.traffic.sent_down(bytes_by_kind(self._question))
+        self.traffic.sent_up(bytes_by_kind(self._answer))
 
     def close(self) -> None:
         """Close the journal."""

@@ -113,20 +113,34 @@ def self_test(
         if hidden.any():
             second = again(table.values.mask(hidden))
             estimates[label], traffic = second.estimates_, second.traffic_
+    if by_site is not None:
+        estimates[SITE] = by_site
+    return scored(table, hidden, estimates, rules.bounds, seed, coverage, traffic)
+
+
+def scored(
+    table: Table,
+    hidden: NDArray[np.bool_],
+    estimates: Mapping[str, Array],
+    bounds: tuple[float, float],
+    seed: int = 0,
+    coverage: float | None = None,
+    traffic: Traffic | None = None,
+) -> SelfTest:
+    """Scores of ``estimates`` (time x sensor, by the name of the way; the first is the method) of
+    the ``hidden`` readings, beside what each sensor alone makes of them. ``coverage`` is the share
+    inside the method's own intervals, where it has any."""
+    (label, *_), values = estimates, table.values.to_numpy()
     if not hidden.any():
         nothing = np.full((1, len(table.sensor_ids)), np.nan)
         errors = dict.fromkeys((label, *ALONE), nothing)
         return SelfTest({}, (), by_sensor(errors, table.sensor_ids, label))
     # The same readings are hidden from each sensor alone.
     seen = np.where(hidden, np.nan, values).T
-    for name, kind in ALONE.items():
-        if name not in estimates:
-            estimates[name] = interpolate(seen, table.positions, kind).T
-    if by_site is not None:
-        estimates[SITE] = by_site
+    alone = {name: interpolate(seen, table.positions, kind).T for name, kind in ALONE.items()}
     errors = {
-        name: np.where(hidden, np.clip(found, *rules.bounds) - values, np.nan)
-        for name, found in estimates.items()
+        name: np.where(hidden, np.clip(estimate, *bounds) - values, np.nan)
+        for name, estimate in {label: values, **alone, **estimates}.items()
     }
     overall = {}
     for name, error in errors.items():

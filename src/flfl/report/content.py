@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -59,6 +60,19 @@ def size(count: float) -> str:
         return f"{count:.0f} B"
     power = min(int(math.log10(count)) // 3, 3)
     return f"{count / 1000**power:.1f} {'kMG'[power - 1]}B"
+
+
+def strict_json(document: Any) -> str:
+    """One strict JSON document: a number that is not finite becomes null."""
+    return json.dumps(_strict(document), indent=2, ensure_ascii=False)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def what_left(summary: Mapping[str, Any], method: Method) -> str:
@@ -155,6 +169,7 @@ def content_of(
         "understood": understood,
         "off_the_map": _off_the_map(sensors),
         "notes": [note for note in summary["notes"] if note not in {*understood, *apart}],
+        "nights": None,
         "about": [
             ("Run", result.run_id),
             ("Method", result.method),

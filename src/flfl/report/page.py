@@ -65,11 +65,11 @@ def write_page(
             remedy="Recover the table itself, then give both",
         )
     content = content_of(result, table, sensors, settings, title)
-    page = _render(result, table, sensors, content).encode("utf-8")
+    page = render(result, table, sensors, content).encode("utf-8")
     write_files({Path(path): lambda file: file.write(page)})
 
 
-def _render(result: Recovery, table: Table, sensors: Sensors, content: dict[str, Any]) -> str:
+def render(result: Recovery, table: Table, sensors: Sensors, content: dict[str, Any]) -> str:
     """Charts, packed readings and words in one page; Jinja escapes whatever comes from files."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

@@ -50,6 +50,7 @@ from flfl.service.grid import TimeGrid
 from flfl.service.history import History, stamp
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
 from flfl.service.logs import start_logging
+from flfl.service.night import Night
 from flfl.service.status import site_status
 from flfl.service.versions import check_spoken
 from flfl.service.web import StatusServer
@@ -320,20 +321,29 @@ class SiteService:
         if not isinstance(state, Finished):
             if not (self._folder(agreement.run) / WRITTEN).exists():
                 result = finish_run(state.client, effort_of(self.settings, agreement.grid))
-                self._write(agreement, self._readings(agreement), result, _public(state.client))
+                public = _public(state.client)
+                self._write(agreement, self._readings(agreement), result, public, state)
                 _LOG.info("run %s is done: %s", agreement.run, self.settings.out.file)
             self.runs += 1
         self._report("done", agreement.run)
         return Finished(agreement, state.client, state.journal, state.responder)
 
     def _write(
-        self, agreement: Agreement, taken: Snapshot, result: Recovered, network: Network
+        self,
+        agreement: Agreement,
+        taken: Snapshot,
+        result: Recovered,
+        network: Network,
+        running: Running | None = None,
     ) -> None:
-        """Write the owner's own files."""
+        """Write the owner's own files, of a run that it was in or, without ``running``, joined."""
         from flfl.service.tables import write_tables
 
+        part = () if running is None else (running.client, running.journal.traffic)
+        night = Night.of(self.settings, agreement, network, self.history, *part)
         seen = np.asarray(network.known.any(axis=0))
-        write_tables(self.settings.out, taken, agreement.grid, result, seen, agreement.run)
+        grid, run = agreement.grid, agreement.run
+        write_tables(self.settings.out, taken, grid, result, seen, run, night)
         save_bytes(self._folder(agreement.run) / WRITTEN, b"")
 
     def _ended(self, message: Message) -> State:

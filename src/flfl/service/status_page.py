@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -171,45 +172,61 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 """Figures of a run that the history shows, where the runs have them."""
 
 
-def _history(runs: Sequence[Mapping[str, Any]]) -> str:
+@dataclass(frozen=True)
+class Nights:
+    """The last runs as a table and as bars, for any page.
+
+    ``bars`` are places on a drawing of 600 x 80 with the line of nothing at 40: x, y, width,
+    height, what kind (``good``, ``warn``, ``bad``) and its words.
+    """
+
+    title: str
+    label: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    bars: tuple[tuple[float, float, float, float, str, str], ...]
+
+
+def nights(runs: Sequence[Mapping[str, Any]]) -> Nights:
+    """One bar a run: how much smaller the error is than alone where that is known, else its bytes;
+    a failed run fills its place."""
     there = [name for name in _COLUMNS if any(run.get(name) is not None for run in runs)]
     heads = ("ended", "result", *(_COLUMNS[name][0] for name in there), "run")
     rows = []
     for run in reversed(runs):
-        shown = (_COLUMNS[name][1](run[name]) if run.get(name) is not None else "-"
-                 for name in there)  # fmt: skip
+        shown = (_shown(run, name) for name in there)
         result = "failed" if run["failed"] else "well"
         rows.append((_when(run["ended"]), result, *shown, run["failed"] or run["run"]))
-    return _bars(runs) + _table("Last runs", heads, rows)
-
-
-def _bars(runs: Sequence[Mapping[str, Any]]) -> str:
-    """One bar a run: how much smaller the error is than alone where that is known, else its bytes;
-    a failed run is a mark."""
-    last = list(runs)[-_BARS:]
-    gains = any(run.get("gain") is not None for run in last)
-    name = "gain" if gains else "bytes_up"
+    last, name = list(runs)[-_BARS:], "gain" if "gain" in there else "bytes_up"
     sizes = [float(run.get(name) or 0.0) for run in last]
     most, width = max([abs(size) for size in sizes] or [0.0]) or 1.0, 600 / max(len(last), 20)
-    drawn = []
+    bars = []
     for i, (run, size) in enumerate(zip(last, sizes, strict=True)):
-        tall = 34 * abs(size) / most
-        top, kind = (40 - tall if size >= 0 else 40), "good" if size >= 0 else "warn"
+        tall = max(34 * abs(size) / most, 1.0)
+        top, kind = (40 - tall, "good") if size >= 0 else (40.0, "warn")
         if run["failed"]:
-            top, tall, kind = 6, 68, "bad"
-        drawn.append(
-            f'<rect class="{kind}" x="{i * width + 1:.1f}" y="{top:.1f}" width="{width - 2:.1f}"'
-            f' height="{max(tall, 1):.1f}"><title>{escape(_bar_text(run, name))}</title></rect>'
-        )
-    words = "Gain of the network over this owner alone" if gains else "Bytes from sites"
-    label = f"{words}, the last {len(last)} runs, oldest first"
-    return (
-        f'<section><h2>{escape(words)}</h2><svg viewBox="0 0 600 80" role="img"'
-        f' aria-label="{escape(label)}"><line x1="0" x2="600" y1="40" y2="40"/>{"".join(drawn)}'
-        f'</svg><p class="small">{escape(label)}. A run that failed fills its place.</p></section>'
+            top, tall, kind = 6.0, 68.0, "bad"
+        words = f"{_when(run['ended'])}: {run['failed'] or _shown(run, name)}"
+        bars.append((round(i * width + 1, 1), round(top, 1), round(width - 2, 1), round(tall, 1),
+                     kind, words))  # fmt: skip
+    title = "Gain of the network over this owner alone" if name == "gain" else "Bytes from sites"
+    label = f"{title}, the last {len(last)} runs, oldest first. A run that failed fills its place."
+    return Nights(title, label, heads, tuple(rows), tuple(bars))
+
+
+def _shown(run: Mapping[str, Any], name: str) -> str:
+    return "-" if run.get(name) is None else _COLUMNS[name][1](run[name])
+
+
+def _history(runs: Sequence[Mapping[str, Any]]) -> str:
+    made = nights(runs)
+    drawn = "".join(
+        f'<rect class="{kind}" x="{x}" y="{y}" width="{wide}" height="{tall}">'
+        f"<title>{escape(words)}</title></rect>"
+        for x, y, wide, tall, kind, words in made.bars
     )
-
-
-def _bar_text(run: Mapping[str, Any], name: str) -> str:
-    shown = run["failed"] or ("-" if run.get(name) is None else _COLUMNS[name][1](run[name]))
-    return f"{_when(run['ended'])}: {shown}"
+    return (
+        f'<section><h2>{escape(made.title)}</h2><svg viewBox="0 0 600 80" role="img"'
+        f' aria-label="{escape(made.label)}"><line x1="0" x2="600" y1="40" y2="40"/>{drawn}'
+        f'</svg><p class="small">{escape(made.label)}</p></section>'
+    ) + _table("Last runs", made.heads, made.rows)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -11,15 +14,21 @@ from numpy.typing import NDArray
 from flfl.config import OutSettings, ReadingRules, ReadingSettings
 from flfl.ensemble.recovery import METHODS, Recovered
 from flfl.errors import InputError
+from flfl.io.files import Writer
 from flfl.io.grid import unseen
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
 from flfl.io.table import NOBODY, Table
 from flfl.io.write import Provenance, write_result
 from flfl.service.grid import TimeGrid
+from flfl.service.history import stamp
 from flfl.service.home import Snapshot
+from flfl.service.night import Night, gained, page_and_scores
 
 Array = NDArray[np.float64]
+_NO_READING = "no reading"
+WORDS = ("", *METHODS, NOBODY, _NO_READING)
+"""What a cell comes from, or why it is empty, by number, for the page's process."""
 
 
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
@@ -98,10 +107,12 @@ def write_tables(
     result: Recovered,
     others: NDArray[np.bool_],
     run: str,
+    night: Night | None = None,
 ) -> None:
     """The owner's own files, from its readings and what was recovered of sensors that have any.
 
-    ``others``: in which slots the network has readings, as far as that is public.
+    ``others``: in which slots the network has readings, as far as that is public. With a ``night``
+    its page and scores too, where they are wanted, and a line in the history.
     """
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
@@ -117,7 +128,7 @@ def write_tables(
     away = unseen(np.column_stack([known, seen]), table.positions)
     reasons = np.full(known.shape, "", dtype=object)
     reasons[away > out.extrapolate] = NOBODY
-    reasons[:, ~taken.alive] = "no reading"
+    reasons[:, ~taken.alive] = _NO_READING
     values = np.where(known, table.values.to_numpy(), np.where(reasons == "", estimate, np.nan))
     filled = ~known & ~np.isnan(values)
     lower = np.where(filled, np.minimum(lower, estimate), values)
@@ -125,4 +136,52 @@ def write_tables(
     came = np.array(METHODS, dtype=object)[np.nan_to_num(whole(result.method)).astype(int)]
     reasons = np.where(known, "", reasons)
     about = Provenance(reasons, "flfl", run, methods=came, observed=away == 0)
-    write_result(out.file, out.flags, table, values, lower, upper, about)
+    more: dict[str | Path, Writer] = {}
+    if night is not None:
+        tests = [whole(part) for part in (result.holdout, result.inside, result.site_holdout)]
+        counted = {"sensors": len(taken.ids), "slots": len(known), "gaps": int((~known).sum()),
+                   "filled": int(filled.sum())}  # fmt: skip
+        figures: dict[str, Any] = counted | gained(table.values.to_numpy(), tests[0], tests[2])
+        if out.page is not None or out.scores is not None:
+            parts = {"filled": values, "lower": lower, "upper": upper, "observed": away == 0,
+                     "holdout": tests[0], "inside": tests[1], "site_holdout": tests[2],
+                     "reasons": _numbered(reasons), "stamps": grid.stamps(), "run": run,
+                     "page": out.page is not None,
+                     "methods": _numbered(np.where(filled, came, ""))}  # fmt: skip
+            more = _shown(out, taken, night, parts, figures)
+    write_result(out.file, out.flags, table, values, lower, upper, about, more=more)
+    if night is not None:
+        night.history.record(run, **figures)
+
+
+def _shown(
+    out: OutSettings,
+    taken: Snapshot,
+    night: Night,
+    parts: dict[str, Any],
+    figures: dict[str, Any],
+) -> dict[str | Path, Writer]:
+    """Writers of the owner's page and scores, as far as they are wanted and can be made."""
+    added = np.full(len(taken.ids), np.nan)
+    if night.added_error is not None:
+        added[taken.alive] = night.added_error
+    runs = [one.model_dump() for one in night.history.runs if one.run != parts["run"]]
+    now = {"run": parts["run"], "ended": stamp(), "failed": "", **figures}
+    traffic = {name: dict(getattr(night.traffic, name))
+               for name in ("up", "down", "messages_up", "messages_down")}  # fmt: skip
+    about = {"site": night.site, "network": night.network, "secure": night.secure,
+             "numbers": night.numbers, "rounds": night.rounds, "traffic": traffic,
+             "settings": dict(night.settings), "nights": [*runs, now], "added_error": added,
+             **vars(taken)}  # fmt: skip
+    if (made := page_and_scores(about | parts)) is None:
+        return {}
+    wanted = zip((out.page, out.scores), made, strict=True)
+    return {path: partial(_put, data) for path, data in wanted if path is not None}
+
+
+def _numbered(cells: NDArray[np.object_]) -> NDArray[np.uint8]:
+    return np.select([cells == word for word in WORDS], np.arange(len(WORDS), dtype=np.uint8))
+
+
+def _put(data: bytes, file: BinaryIO) -> None:
+    file.write(data)
