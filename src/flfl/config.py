@@ -5,6 +5,7 @@ A complaint names the key, what is wrong with it, and the nearest right one.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -57,10 +58,10 @@ class Settings(BaseModel):
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     with explained("the file cannot be read", where=str(path), remedy="Check the name"):
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"this is not TOML ({error})", where=str(path)) from None
 
 
@@ -156,9 +157,57 @@ def _beside(path: Path, info: ValidationInfo) -> Path:
     return path if folder is None else folder / path
 
 
+def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
+    if ends[0] >= ends[1]:
+        raise InputError(f"{ends[0]:g} is not below {ends[1]:g}", remedy="Give the lower one first")
+    return ends
+
+
+def _degrees(most: float) -> AfterValidator:
+    def check(ends: tuple[float, float]) -> tuple[float, float]:
+        if max(map(abs, ends)) > most:
+            raise InputError(
+                f"{ends[0]:g} to {ends[1]:g} is not on the globe",
+                remedy=f"Give degrees between -{most:g} and {most:g}; x and y are for metres",
+            )
+        return ends
+
+    return AfterValidator(check)
+
+
+def _network(name: str) -> str:
+    if name != name.strip() or not _NETWORK.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a network",
+            remedy="Give 1 to 64 letters without / + # and control characters",
+        )
+    return name
+
+
+def check_name(name: str) -> str:
+    """A party's name; it becomes part of topics, files and certificates."""
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a party",
+            remedy="Use letters, digits, dots, dashes and underscores, at most 64",
+        )
+    return name
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise InputError("it is empty", remedy="Give it")
+    return text
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NETWORK = re.compile(r"[^/+#\x00-\x1f\x7f]{1,64}")
 FilePath = Annotated[Path, Strict(False), AfterValidator(_beside)]
-Seconds = Annotated[float, Field(gt=0)]
-Range = Annotated[tuple[float, float], Strict(False)]
+Seconds = Annotated[float, Field(gt=0, le=366 * 86400)]
+Range = Annotated[tuple[float, float], Strict(False), AfterValidator(_ordered)]
+Network = Annotated[str, AfterValidator(_network)]
+Name = Annotated[str, AfterValidator(check_name)]
+Words = Annotated[str, AfterValidator(_not_empty)]
 
 
 class TomlTable(Settings):
@@ -171,7 +220,7 @@ class BrokerSettings(TomlTable):
     """Where the broker is. Without ``plaintext = true`` the three files are needed. ``piece`` is
     the most bytes of a packet, ``largest`` of a message."""
 
-    host: str
+    host: Words
     port: Annotated[int, Field(ge=1, le=65535)] = 8883
     authority: FilePath | None = None
     certificate: FilePath | None = None
@@ -188,6 +237,11 @@ class BrokerSettings(TomlTable):
                 "TLS needs authority, certificate and key",
                 remedy="Make them with `flfl keys`; plaintext = true is for one machine only",
             )
+        if self.plaintext and any((self.authority, self.certificate, self.key)):
+            raise InputError(
+                "plaintext = true, and yet there are certificates",
+                remedy="Remove plaintext to use TLS, or remove the three files",
+            )
         return self
 
 
@@ -203,10 +257,22 @@ class MapSettings(TomlTable):
     """The published map: a file with all sensors' places, or the ranges that they lie in."""
 
     sensors: FilePath | None = None
-    latitude: Range | None = None
-    longitude: Range | None = None
+    latitude: Annotated[Range, _degrees(90.0)] | None = None
+    longitude: Annotated[Range, _degrees(180.0)] | None = None
     x: Range | None = None
     y: Range | None = None
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> Self:
+        pairs = ((self.latitude, self.longitude), (self.x, self.y))
+        whole = [pair for pair in pairs if None not in pair]
+        begun = [pair for pair in pairs if pair != (None, None)]
+        if whole != begun or len(whole) + (self.sensors is not None) != 1:
+            raise InputError(
+                "a map is a sensors file, or two ranges",
+                remedy="Give latitude = [south, north] and longitude = [west, east], or x and y",
+            )
+        return self
 
 
 class RunSettings(TomlTable):
@@ -263,7 +329,7 @@ class ReportSettings(TomlTable):
 class CoordinatorSettings(TomlTable):
     """``flfl coordinator``. Under Flower there is no broker."""
 
-    network: str
+    network: Network
     sites: SiteList
     grid: GridSettings
     broker: BrokerSettings | None = None
@@ -383,8 +449,8 @@ class ReadingSettings(TomlTable, ReadingRules):
 
     file: FilePath | None = None
     folder: FilePath | None = None
-    query: str | None = None
-    database: str | None = None
+    query: Words | None = None
+    database: Words | None = None
     sensors: FilePath | None = None
 
     @property
@@ -399,6 +465,8 @@ class ReadingSettings(TomlTable, ReadingRules):
             raise InputError("give one of file, folder and query", remedy="Remove the others")
         if self.complete_grid:
             raise InputError("a site has the network's grid", remedy="Leave complete_grid out")
+        if self.database is not None and self.query is None:
+            raise InputError("there is a database and no query", remedy="Give the query, too")
         return self
 
 
@@ -438,8 +506,8 @@ class SiteSettings(TomlTable):
     seconds without a message a site says that it waits.
     """
 
-    network: str
-    name: str
+    network: Network
+    name: Name
     readings: ReadingSettings
     out: OutSettings
     broker: BrokerSettings | None = None

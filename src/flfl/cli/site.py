@@ -8,11 +8,15 @@ from pathlib import Path
 
 import click
 
+from flfl.cli.checking import check_options, tell_check
+from flfl.config import SiteSettings
+
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="End after one run.")
-def site(config: Path, once: bool) -> None:
+@check_options
+def site(config: Path, once: bool, check: bool, as_json: bool) -> None:
     """Take part in the network's runs with the readings that CONFIG names.
 
     Readings stay here; so does the result, which is written when a run ends. What leaves is made
@@ -21,8 +25,11 @@ def site(config: Path, once: bool) -> None:
 
     \b
     Example:
+      flfl site north.toml --check
       flfl site north.toml
     """
+    if check:
+        tell_check(SiteSettings, config, as_json)
     # A site waits for months: it goes on without all that the command line has loaded, and large
     # arrays go back to the system when they are freed (variables of glibc).
     command = [sys.executable, "-m", "flfl.service.site", str(config), *["--once"] * once]

@@ -10,7 +10,7 @@ from typing import Any
 from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
 from flfl.errors import FLFLError, InputError
 from flfl.service.history import stamp
-from flfl.service.keys import check_certificate, check_private
+from flfl.service.keys import check_keys
 from flfl.service.status import certificate_ends
 from flfl.service.versions import spoken
 from flfl.transport.link import COORDINATOR
@@ -29,12 +29,10 @@ def connect(
             where="broker",
             remedy="Add [broker] with host; a site under Flower needs none and is started by flwr",
         )
-    if settings.certificate is None or settings.key is None:
+    if settings.plaintext:
         _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
-    elif not observer:
-        if warning := check_certificate(settings.certificate, name):
-            _LOG.warning("%s", warning)
-        check_private(settings.key)
+    elif not observer and (warning := check_keys(settings, name)):
+        _LOG.warning("%s", warning)
     link = Link(settings, network, name, observer=observer)
     ends = certificate_ends(settings).get("certificate", "")
     link.say(**spoken(), since=stamp(), certificate=ends)

@@ -19,7 +19,7 @@ from typing import IO, Any
 from threadpoolctl import threadpool_limits
 
 from flfl.config import CoordinatorSettings, read_settings
-from flfl.errors import FLFLError, InputError
+from flfl.errors import FLFLError
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
 from flfl.protocol.network import Network
 from flfl.protocol.schema import PROTOCOL, network_from_arrays, network_to_arrays
@@ -28,11 +28,11 @@ from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
+from flfl.service.check import at_start, coordinator_steps
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.history import History, stamp
-from flfl.service.keys import load_roster
 from flfl.service.logs import start_logging
-from flfl.service.plan import agreement_of
+from flfl.service.plan import agreed
 from flfl.service.status import coordinator_status
 from flfl.service.versions import spoken
 from flfl.service.web import StatusServer
@@ -60,16 +60,9 @@ class Setup:
     def open(cls, path: Path, patience: float = 0.0) -> Setup:
         """From a file of settings, or wait ``patience`` seconds for another process to end."""
         settings = read_settings(CoordinatorSettings, path)
+        at_start(coordinator_steps(settings, path))
         start_logging(settings.report, COORDINATOR)
-        roster, quorum = load_roster(settings.sites.roster), settings.sites.quorum
-        if quorum > len(roster.names):
-            raise InputError(
-                f"quorum is {quorum}, and the roster lists {len(roster.names)} sites",
-                where=f"{path}: sites.quorum",
-                remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
-            )
-        terms = agreement_of(settings, roster.digest.hex())
-        quorum = max(quorum, roster.threshold if settings.run.secure else 1)
+        roster, terms, quorum = agreed(settings)
         return cls(settings, roster, terms, quorum, files.lock(settings.state, patience))
 
     def close(self) -> None:

@@ -57,21 +57,7 @@ class Home:
     @classmethod
     def open(cls, settings: SiteSettings, where: str, patience: float = 0.0) -> Home:
         """Open it, or wait ``patience`` seconds for another process to let go of it."""
-        roster = None if settings.roster is None else load_roster(settings.roster)
-        identity = None if settings.identity is None else load_identity(settings.identity)
-        if roster is None or identity is None:
-            if settings.terms.secure:
-                raise InputError(
-                    "secure sums need identity and roster",
-                    where=where,
-                    remedy="Make them with `flfl keys site` and `flfl keys roster`",
-                )
-        elif roster.keys.get(settings.name) != identity.public:
-            raise InputError(
-                f"the roster does not list {settings.name!r} with this identity",
-                where=where,
-                remedy="Give the name, identity and roster.json that the operators gave this site",
-            )
+        roster, identity = identified(settings, where)
         lock = files.lock(settings.state, patience)
         try:
             copier = open_copier(copies_folder(settings))
@@ -84,6 +70,26 @@ class Home:
         """Let other processes have it."""
         self.copier.store.close()
         self._lock.close()
+
+
+def identified(settings: SiteSettings, where: str) -> tuple[Roster | None, Identity | None]:
+    """A site's roster and identity, which fit each other."""
+    roster = None if settings.roster is None else load_roster(settings.roster)
+    identity = None if settings.identity is None else load_identity(settings.identity)
+    if roster is None or identity is None:
+        if settings.terms.secure:
+            raise InputError(
+                "secure sums need identity and roster",
+                where=where,
+                remedy="Make them with `flfl keys site` and `flfl keys roster`",
+            )
+    elif roster.keys.get(settings.name) != identity.public:
+        raise InputError(
+            f"the roster does not list {settings.name!r} with this identity",
+            where=where,
+            remedy="Give the name, identity and roster.json that the operators gave this site",
+        )
+    return roster, identity
 
 
 def floor_of(settings: SiteSettings) -> AddedError:

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from flfl.config import BrokerSettings, check_name
 from flfl.errors import InputError, explained
 from flfl.io.files import write_files
 from flfl.secagg import Identity, Roster
@@ -30,11 +32,12 @@ from flfl.transport.link import COORDINATOR
 _SLACK = datetime.timedelta(days=2)
 """A certificate is valid from a little earlier on: clocks of small machines are off."""
 _KEY = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", "issued.json"
 BROKER = "broker"
 _TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
 """Names that no site may have: its files would take the place of others."""
+_OWN = "Give this party's own files"
+_AUTHORITY = "The operators make a new one with `flfl keys init`, and new certificates"
 _PEM, _PLAIN = serialization.Encoding.PEM, serialization.NoEncryption()
 
 
@@ -73,12 +76,7 @@ def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
 
 def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[str] = ()) -> Made:
     """A certificate for a party; with ``hosts``, for a broker that is reached under these names."""
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{name!r} cannot be the name of a party",
-            where="name",
-            remedy="Use letters, digits, dots, dashes and underscores, at most 64",
-        )
+    check_name(name)
     authority, signer = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     if _now() + datetime.timedelta(days=days) > authority.not_valid_after_utc:
@@ -126,7 +124,7 @@ def load_identity(path: Path) -> Identity:
     try:
         return Identity.from_bytes(bytes.fromhex(text))
     except ValueError:
-        raise InputError("this is not an identity", where=str(path)) from None
+        raise InputError("this is not an identity", where=str(path), remedy=_OWN) from None
 
 
 def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Roster:
@@ -155,7 +153,8 @@ def load_roster(path: Path) -> Roster:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError("this is not a roster", where=str(path)) from None
+        remedy = "Get roster.json from the operators again"
+        raise InputError("this is not a roster", where=str(path), remedy=remedy) from None
 
 
 def revoke(folder: Path, name: str) -> int:
@@ -183,23 +182,53 @@ def check_private(path: Path) -> None:
 
 
 def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
-    """Refuse a certificate of another party, or one that has ended; returns a warning, if any."""
+    """Refuse a certificate of another party, or one that does not hold now; returns a warning, if
+    any."""
     certificate = _load(path)
     end, left = certificate.not_valid_after_utc, certificate.not_valid_after_utc - _now()
-    (owner,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if owner.value != name:
-        raise InputError(
-            f"the certificate is for {owner.value!r}, not for {name!r}",
-            where=str(path),
-            remedy="Give this party's own certificate",
-        )
-    if left <= datetime.timedelta(0):
-        raise InputError(
-            f"the certificate ended on {end:%Y-%m-%d}",
-            where=str(path),
-            remedy="Renew it with `flfl keys site`",
-        )
+    owners = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    problem, remedy = "", "Renew it: `flfl keys request` at the party, `flfl keys sign`"
+    if [owner.value for owner in owners] != [name]:
+        owner = str(owners[0].value) if owners else ""
+        problem, remedy = f"the certificate is for {owner!r}, not for {name!r}", _OWN
+    elif left <= datetime.timedelta(0):
+        problem = f"the certificate ended on {end:%Y-%m-%d}"
+    elif certificate.not_valid_before_utc > _now():
+        problem = f"the certificate is valid from {certificate.not_valid_before_utc:%Y-%m-%d} on"
+        remedy = "Check this machine's clock"
+    if problem:
+        raise InputError(problem, where=str(path), remedy=remedy)
     return f"the certificate ends on {end:%Y-%m-%d}" if left.days < warn_days else ""
+
+
+def check_keys(broker: BrokerSettings, name: str) -> str:
+    """Refuse files that do not fit each other, this party or this day; returns a warning, if any.
+    Nothing to say of a connection without TLS."""
+    if broker.authority is None or broker.certificate is None or broker.key is None:
+        return ""
+    warning = check_certificate(broker.certificate, name)
+    check_private(broker.key)
+    certificate, authority = _load(broker.certificate), _load(broker.authority)
+    data = _read(broker.key, "See `flfl keys`").encode()
+    try:
+        key = serialization.load_pem_private_key(data, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InputError("this is not a key", where=str(broker.key), remedy=_OWN) from None
+    if key.public_key() != certificate.public_key():
+        raise InputError(
+            "the key is not that of the certificate", where=str(broker.key), remedy=_OWN
+        )
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise InputError(
+            "the certificate was not signed by this authority",
+            where=str(broker.authority),
+            remedy="Give the authority.pem of the operators of this network",
+        ) from None
+    if authority.not_valid_after_utc <= _now():
+        raise InputError("the authority has ended", where=str(broker.authority), remedy=_AUTHORITY)
+    return warning
 
 
 def certificate_end(path: Path) -> datetime.datetime:
@@ -246,7 +275,7 @@ def _load(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(text.encode())
     except ValueError:
-        raise InputError("this is not a certificate", where=str(path)) from None
+        raise InputError("this is not a certificate", where=str(path), remedy=_OWN) from None
 
 
 def _issued(folder: Path) -> dict[str, list[int]]:

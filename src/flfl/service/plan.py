@@ -9,8 +9,10 @@ from flfl.errors import InputError
 from flfl.io.sensors import read_sensors
 from flfl.model.basis import Box, map_box, map_centre, to_plane
 from flfl.protocol.plan import Plan
+from flfl.secagg import Roster
 from flfl.service.agreement import Agreement, Geography
 from flfl.service.grid import TimeGrid
+from flfl.service.keys import load_roster
 
 Map = tuple[Geography, tuple[float, float], Box | None]
 
@@ -33,6 +35,20 @@ def agreement_of(settings: CoordinatorSettings, roster: str) -> Agreement:
     )
     roster = roster if run.secure else ""
     return Agreement(settings.network, 0, "", grid, plan, run.secure, roster, (), geography, centre)
+
+
+def agreed(settings: CoordinatorSettings) -> tuple[Roster, Agreement, int]:
+    """The roster, what every run agrees on, and how many sites are enough."""
+    roster, quorum = load_roster(settings.sites.roster), settings.sites.quorum
+    if quorum > len(roster.names):
+        raise InputError(
+            f"quorum is {quorum}, and the roster lists {len(roster.names)} sites",
+            where="sites.quorum",
+            remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
+        )
+    terms = agreement_of(settings, roster.digest.hex())
+    quorum = max(quorum, roster.threshold if settings.run.secure else 1)
+    return roster, terms, quorum
 
 
 def _map(settings: MapSettings) -> Map:

@@ -45,6 +45,7 @@ from flfl.service.agreement import (
     unpack_network,
 )
 from flfl.service.broker import connect
+from flfl.service.check import at_start, site_steps
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
 from flfl.service.history import History, stamp
@@ -403,6 +404,7 @@ def main(arguments: list[str]) -> int:
     path = Path(arguments[0])
     try:
         settings = read_settings(SiteSettings, path)
+        at_start(site_steps(settings, path))
         start_logging(settings.report, settings.name)
         with (
             threadpool_limits(limits=1),

@@ -33,19 +33,23 @@ WORDS = ("", *METHODS, NOBODY, _NO_READING)
 
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
     """The owner's readings on the network's times."""
-    if settings.query is not None:
-        where, table = "the query", _query(settings)
-    else:
-        where = str(settings.file or settings.folder)
-        table = read_readings(where, **settings.rules)
-    ids, values = list(table.sensor_ids), _aligned(table, grid, where)
+    where, table = source_table(settings)
+    ids, values = list(table.sensor_ids), aligned(table, grid, where)
     if settings.sensors is None:
         return Snapshot(ids, values, None, "")
     sensors = read_sensors(settings.sensors, ids)
     return Snapshot(ids, values, sensors.coordinates, sensors.kind or "")
 
 
-def _aligned(table: Table, grid: TimeGrid, where: str) -> Array:
+def source_table(settings: ReadingSettings) -> tuple[str, Table]:
+    """The owner's readings as they are, and where they are."""
+    if settings.query is not None:
+        return "the query", _query(settings)
+    where = str(settings.file or settings.folder)
+    return where, read_readings(where, **settings.rules)
+
+
+def aligned(table: Table, grid: TimeGrid, where: str) -> Array:
     """A table's readings at their slots (m, N)."""
     index = table.values.index
     if not isinstance(index, pd.DatetimeIndex):

@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from collections import Counter, OrderedDict, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -346,6 +347,93 @@ class Link:
         if self._up.is_set():
             _LOG.warning("the connection to the broker is lost: %s", code)
         self._up.clear()
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a broker lets a party do: write its ``own`` topic, and that of ``others``; ``status`` is
+    what the coordinator last said, None where it was never here."""
+
+    own: bool
+    others: bool
+    status: dict[str, Any] | None
+
+
+def probe(broker: BrokerSettings, network: str, name: str, seconds: float = 10.0) -> Rights:
+    """Try a broker as a party, without its status or anybody's message being touched. An
+    :class:`InputError` says why it cannot be used."""
+    if paho is None:
+        raise InputError("MQTT needs paho-mqtt", remedy="pip install 'flfl[mqtt]'")
+    where, context = f"{broker.host}:{broker.port}", None if broker.plaintext else _tls(broker)
+    _try_connection(broker, context, where, seconds)
+    topics, heard = Topics(network), queue.Queue[tuple[str, Any]]()
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    if context is not None:
+        client.tls_set_context(context)
+    client.on_connect = lambda _c, _d, _f, code, _p: heard.put(("connected", code))
+    client.on_publish = lambda _c, _d, _mid, code, _p: heard.put(("published", code))
+    client.on_message = lambda _c, _d, packet: heard.put(("status", bytes(packet.payload)))
+    client.on_disconnect = lambda _c, _d, _f, code, _p: heard.put(("lost", code))
+
+    def wait(what: str, within: float = seconds) -> Any:
+        until = time.monotonic() + within
+        with suppress(queue.Empty):
+            while (left := until - time.monotonic()) > 0:
+                found, value = heard.get(timeout=left)
+                if found == what:
+                    return value
+                if found == "lost":
+                    break
+        raise InputError(
+            "the broker ends the connection, or does not answer",
+            where=where,
+            remedy="The broker's log says why: a revoked certificate, perhaps, or no MQTT 5",
+        )
+
+    own, other = ("to", "check") if name == COORDINATOR else ("from", name), ("from", "check")
+    try:
+        client.connect(broker.host, broker.port, broker.keepalive)
+        client.loop_start()
+        if (code := wait("connected")).is_failure:
+            remedy = "Give the broker this party's certificate, or rights"
+            raise InputError(f"the broker refuses: {code}", where=where, remedy=remedy)
+        client.subscribe(topics.status(COORDINATOR), 1)
+        try:
+            status = unpack(wait("status", 2.0))
+        except (InputError, CodecError):
+            status = None
+        allowed: dict[tuple[str, str], bool] = {}
+        for topic in (own, other):  # the last is refused, and some brokers then hang up
+            client.publish(topics.of(*topic), packets(Message("check"), 1024)[0], qos=1)
+            allowed[topic] = not wait("published").is_failure
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    return Rights(allowed[own], allowed[other], status if isinstance(status, dict) else None)
+
+
+def _try_connection(
+    broker: BrokerSettings, context: ssl.SSLContext | None, where: str, seconds: float
+) -> None:
+    """Reach the broker, and see that it is the one that its certificate names."""
+    try:
+        with socket.create_connection((broker.host, broker.port), seconds) as plain:
+            if context is not None:
+                context.wrap_socket(plain, server_hostname=broker.host).close()
+    except socket.gaierror:
+        problem, remedy = "there is no machine of this name", "Check host and this machine's DNS"
+    except ssl.SSLCertVerificationError as error:
+        problem = f"the broker's certificate is not trusted ({error.verify_message})"
+        remedy = "Check authority; the broker's certificate must name this host (`--host`)"
+    except ssl.SSLError as error:
+        problem = f"there is no TLS with it ({error.reason})"
+        remedy = "Check port: 8883 is usual for TLS"
+    except OSError as error:
+        problem = f"it cannot be reached ({error.strerror or error})"
+        remedy = "Check port and firewall, and that the broker runs"
+    else:
+        return
+    raise InputError(problem, where=where, remedy=remedy)
 
 
 def _without_delay(_client: Any, _data: Any, connection: Any) -> None:
