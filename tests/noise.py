@@ -13,9 +13,9 @@ from flfl.transport.link import Message
 from flfl.transport.mqtt import packets
 
 
-def client_of(deployment, name):
+def client_of(deployment, name, client_id=""):
     """A plain MQTT client with a site's certificate."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv311)
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv311)
     if deployment.tls:
         keys = deployment.keys
         client.tls_set(f"{keys}/authority.pem", f"{keys}/{name}.pem", f"{keys}/{name}.key")

@@ -309,9 +309,12 @@ class SiteList(TomlTable):
 
 class ReportSettings(TomlTable):
     """Logs (JSON lines, to stderr without a file) and the status page with its metrics, on a port
-    of 127.0.0.1 (0: none)."""
+    of 127.0.0.1 (0: none). A log of ``log_size`` bytes becomes ``log.1`` and so on, ``log_files``
+    are kept; with 0 it grows, and goes on in a new file when another program moves it away."""
 
     log: FilePath | None = None
+    log_size: Whole = 10_000_000
+    log_files: Count = 5
     level: Literal["debug", "info", "warning", "error"] = "info"
     status_port: Annotated[int, Field(ge=0, le=65535)] = 0
 

@@ -40,7 +40,7 @@ def network(tmp_path_factory):
     path.write_text(path.read_text().replace("[terms]", wanted))
     try:
         codes = deployment.start().wait(120)
-        assert set(codes.values()) == {0}, deployment.said("site0")
+        assert set(codes.values()) == {0}, (codes, deployment.said("coordinator"))
         yield deployment
     finally:
         deployment.close()

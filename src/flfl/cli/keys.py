@@ -15,9 +15,12 @@ from flfl.service.keys import (
     REVOKED,
     ROSTER,
     Made,
+    accept_certificate,
     make_authority,
     make_certificate,
+    make_request,
     make_site,
+    sign_request,
     write_roster,
 )
 from flfl.service.keys import revoke as revoke_site
@@ -41,10 +44,11 @@ def keys() -> None:
 
     \b
     Example:
-      flfl keys init --network north --host broker.example.org
-      flfl keys site harbour
-      flfl keys roster
-      flfl keys revoke harbour
+      flfl keys init --network north --host broker.example.org   (operators)
+      flfl keys request harbour                                 (at the site)
+      flfl keys sign harbour.request                            (operators)
+      flfl keys accept harbour.pem                              (at the site)
+      flfl keys roster                                          (operators)
     """
 
 
@@ -75,13 +79,75 @@ def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json:
 @_days
 @json_option
 def site(name: str, folder: Path, days: int, as_json: bool) -> None:
-    """Make (or renew) a site's certificate; its identity is made once and stays.
+    """Make all keys of a site here, for a trial on one machine.
+
+    Whoever makes a key could use it: owners make their own with `flfl keys request`.
 
     \b
     Example:
       flfl keys site harbour
     """
     _tell([make_site(folder, name, days)], as_json)
+
+
+@keys.command()
+@click.argument("name")
+@_folder
+@json_option
+def request(name: str, folder: Path, as_json: bool) -> None:
+    """Make a site's keys at home, and a request for its certificate.
+
+    The keys stay in the folder; the file .request goes to the operators. Do the same to renew a
+    certificate: the identity stays, and a running site keeps its old pair until `flfl keys accept`.
+
+    \b
+    Example:
+      flfl keys request harbour
+    """
+    path, shown = make_request(folder, name)
+    if as_json:
+        print_json({"request": str(path), "fingerprint": shown})
+        return
+    click.echo(f"{path}: send it to the operators, and tell them its fingerprint: {shown}")
+
+
+@keys.command()
+@click.argument("path", metavar="REQUEST", type=click.Path(path_type=Path))
+@_folder
+@_days
+@json_option
+def sign(path: Path, folder: Path, days: int, as_json: bool) -> None:
+    """Sign a site's REQUEST, after its owner has told the same fingerprint.
+
+    \b
+    Example:
+      flfl keys sign harbour.request
+    """
+    made, name, shown = sign_request(folder, path, days)
+    if as_json:
+        files = [str(one) for one in made.paths]
+        expires = made.expires.isoformat()
+        print_json({"site": name, "fingerprint": shown, "files": files, "expires": expires})
+        return
+    click.echo(f"{name}, fingerprint {shown}")
+    _tell([made], as_json=False)
+    click.echo(f"Send {made.paths[0]} back, with authority.pem and roster.json.")
+
+
+@keys.command()
+@click.argument("path", metavar="CERTIFICATE", type=click.Path(path_type=Path))
+@_folder
+@json_option
+def accept(path: Path, folder: Path, as_json: bool) -> None:
+    """Put the CERTIFICATE that the operators signed beside the key that waits for it.
+
+    A running site takes it within seconds.
+
+    \b
+    Example:
+      flfl keys accept harbour.pem
+    """
+    _tell([accept_certificate(folder, path)], as_json)
 
 
 @keys.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Link
 
 _LOG = logging.getLogger("flfl.broker")
+_DAY = 86400.0
 
 
 def connect(
@@ -36,7 +39,49 @@ def connect(
     link = Link(settings, network, name, observer=observer)
     ends = certificate_ends(settings).get("certificate", "")
     link.say(**spoken(), since=stamp(), certificate=ends)
+    if not settings.plaintext and not observer:
+        link.renewed = Renewal(settings, name, link.say).look
     return link
+
+
+class Renewal:
+    """Looks after a party's certificate while it runs: takes a renewed one, warns before the end.
+
+    The three files are a whole only when they fit each other; until then the old ones are used.
+    """
+
+    def __init__(self, settings: BrokerSettings, name: str, say: Callable[..., None]) -> None:
+        self._settings, self._name, self._say = settings, name, say
+        self._seen, self._warn_at = self._files(), time.monotonic() + _DAY
+
+    def _files(self) -> tuple[Any, ...]:
+        paths = (self._settings.authority, self._settings.certificate, self._settings.key)
+        found: list[Any] = []
+        for path in paths:
+            with suppress(OSError):
+                if path is not None:
+                    about = path.stat()
+                    found.append((about.st_mtime_ns, about.st_ino, about.st_size))
+        return tuple(found)
+
+    def look(self) -> bool:
+        """Whether there are new files that can be used."""
+        files = self._files()
+        changed = files != self._seen
+        if not changed and time.monotonic() < self._warn_at:
+            return False
+        self._seen, self._warn_at = files, time.monotonic() + _DAY
+        try:
+            if warning := check_keys(self._settings, self._name):
+                _LOG.warning("%s", warning)
+        except InputError as error:
+            _LOG.warning("%s The certificate of before is used on.", error)
+            return False
+        if changed:
+            ends = certificate_ends(self._settings).get("certificate", "")
+            _LOG.info("a new certificate, until %s: connecting anew with it", ends)
+            self._say(certificate=ends)
+        return changed
 
 
 def network_status(path: Path, within: float) -> dict[str, Any]:

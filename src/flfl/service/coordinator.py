@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,7 +38,7 @@ from flfl.service.status import coordinator_status
 from flfl.service.versions import spoken
 from flfl.service.web import StatusServer
 from flfl.transport.dispatcher import Dispatcher
-from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received
+from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received, is_signed
 
 _LOG = logging.getLogger("flfl.coordinator")
 STATE, AGREEMENT, JOURNAL = "state", "agreement", "journal"
@@ -168,6 +169,11 @@ class CoordinatorService:
         elif received.branch == "from" and received.name not in self.setup.roster.keys:
             self.link.dropped["not in the roster"] += 1
             return None
+        elif received.message is not None and not self._is_genuine(received.name, received.message):
+            if received.message.kind != "check":  # of `flfl site --check`: it is for the broker
+                self.link.dropped["not signed"] += 1
+                _LOG.warning("dropped a message of %s without its signature", received.name)
+            return None
         elif received.message is not None:
             self._take(received.name, received.message)
         return received
@@ -182,6 +188,11 @@ class CoordinatorService:
         late = state == "gone" and known.get("state") == "here" and known.get("boot") != boot
         if name in self.setup.roster.keys and not late:
             self.present[name] = status
+
+    def _is_genuine(self, site: str, message: Message) -> bool:
+        """With secure sums every site has an identity: who has its certificate alone is a thief."""
+        verify = partial(self.setup.roster.verify, site)
+        return not self.settings.run.secure or is_signed(message, verify)
 
     def _take(self, site: str, message: Message) -> None:
         state, about = self.state, message.about

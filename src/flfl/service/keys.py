@@ -1,11 +1,13 @@
 """Who is who on the wire and in the sums: certificates for TLS, Ed25519 identities, the roster.
 
-One folder of the operators holds the authority; each party gets its own files, readable by it only.
+One folder of the operators holds the authority. A site makes its keys at home and has a request
+signed; each private file is readable by its party only.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import ipaddress
 import json
 import os
@@ -14,17 +16,18 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from flfl.config import BrokerSettings, check_name
 from flfl.errors import InputError, explained
-from flfl.io.files import write_files
+from flfl.io.files import Writer, write_files
 from flfl.secagg import Identity, Roster
 from flfl.service.files import save_bytes
 from flfl.transport.link import COORDINATOR
@@ -33,7 +36,9 @@ _SLACK = datetime.timedelta(days=2)
 """A certificate is valid from a little earlier on: clocks of small machines are off."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 AUTHORITY, REVOKED, ROSTER, ISSUED = "authority", "revoked.pem", "roster.json", "issued.json"
-BROKER = "broker"
+BROKER, REQUEST, WAITING = "broker", ".request", ".key.new"
+_IDENTITY = "flfl-identity:"
+_AGAIN = "Ask the site's owner to send it again"
 _TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
 """Names that no site may have: its files would take the place of others."""
 _OWN = "Give this party's own files"
@@ -75,10 +80,133 @@ def make_authority(folder: Path, network: str, days: int = 3650) -> Made:
 
 
 def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[str] = ()) -> Made:
-    """A certificate for a party; with ``hosts``, for a broker that is reached under these names."""
+    """A certificate for a party, and its key; with ``hosts``, for a broker that is reached under
+    these names."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _issue(folder, name, key.public_key(), days, hosts)
+    return Made(_write_pair(folder, name, certificate, key), certificate.not_valid_after_utc)
+
+
+def make_site(folder: Path, name: str, days: int = 365) -> Made:
+    """A site's certificate and identity. The identity stays when the certificate is renewed."""
+    _check_site_name(name)
+    made = make_certificate(folder, name, days)
+    public = folder / f"{name}.public"
+    identity, path = _own_identity(folder, name)
+    _write(public, identity.public.hex())
+    return Made((*made.paths, path, public), made.expires)
+
+
+def make_request(folder: Path, name: str) -> tuple[Path, str]:
+    """A site's own key, and a request that the operators sign: they never hold the key. Returns the
+    request and its fingerprint.
+
+    The key waits as ``NAME.key.new`` for its certificate, so that a running site keeps its old pair
+    until then. The identity is made once. The request names it, signed by the new key; and it is
+    signed by the identity: neither half can be somebody else's.
+    """
+    _check_site_name(name)
+    identity, _ = _own_identity(folder, name)
+    key = ec.generate_private_key(ec.SECP256R1())
+    alternative = x509.UniformResourceIdentifier(f"{_IDENTITY}{identity.public.hex()}")
+    asked = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(_common_name(name))
+        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    data = asked.public_bytes(_PEM)
+    document = {"request": data.decode(), "signature": identity.sign(data).hex()}
+    path, private = folder / f"{name}{REQUEST}", serialization.PrivateFormat.PKCS8
+    _write_private(folder / f"{name}{WAITING}", key.private_bytes(_PEM, private, _PLAIN))
+    _write(path, json.dumps(document, indent=1))
+    return path, fingerprint(data)
+
+
+def sign_request(folder: Path, path: Path, days: int = 365) -> tuple[Made, str, str]:
+    """Sign a site's request: its certificate and the public half of its identity. Returns these,
+    the site's name and the request's fingerprint."""
+    name, asked, public = _read_request(path)
+    _check_site_name(name)
+    known = folder / f"{name}.public"
+    if known.exists() and _read(known, "").strip() != public:
+        raise InputError(
+            f"{name} has another identity than before",
+            where=str(path),
+            remedy=f"Ask its owner; if it is right, remove {known} and write the roster anew",
+        )
+    key = asked.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise InputError("the key is of another kind", where=str(path), remedy=_AGAIN)
+    certificate = _issue(folder, name, key, days, ())
+    shown = folder / f"{name}.pem"
+    _write(shown, certificate.public_bytes(_PEM).decode())
+    _write(known, public)
+    made = Made((shown, known), certificate.not_valid_after_utc)
+    return made, name, fingerprint(asked.public_bytes(_PEM))
+
+
+def accept_certificate(folder: Path, path: Path) -> Made:
+    """Put a signed certificate beside the key that waits for it; both take their names together, so
+    a running site never finds one without the other."""
+    certificate = _load(path)
+    owners = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    name = check_name(str(owners[0].value) if owners else "")
+    remedy = "Make a request with `flfl keys request`, and have that signed"
+    with explained("no key waits for it", where=str(folder / f"{name}{WAITING}"), remedy=remedy):
+        data = (folder / f"{name}{WAITING}").read_bytes()
+    try:
+        public = serialization.load_pem_private_key(data, None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        public = None
+    if public != certificate.public_key():
+        raise InputError("it is not for the key that waits", where=str(path), remedy=remedy)
+    shown, private = folder / f"{name}.pem", folder / f"{name}.key"
+    pem = certificate.public_bytes(_PEM)
+    write_files({private: _putting(data), shown: _putting(pem)}, private=True)
+    (folder / f"{name}{WAITING}").unlink()
+    return Made((shown, private), certificate.not_valid_after_utc)
+
+
+def fingerprint(data: bytes) -> str:
+    """What two people compare on the phone.
+
+    Examples
+    --------
+    >>> fingerprint(b"x")
+    '2d71 1642 b726 b044'
+    """
+    text = hashlib.sha256(data).hexdigest()[:16]
+    return " ".join(text[i : i + 4] for i in range(0, 16, 4))
+
+
+def _read_request(path: Path) -> tuple[str, x509.CertificateSigningRequest, str]:
+    """Name, request and identity, each proven by a signature."""
+    text = _read(path, "Give the file that `flfl keys request` made")
+    try:
+        document = json.loads(text)
+        data = str(document["request"]).encode()
+        asked = x509.load_pem_x509_csr(data)
+        (owner,) = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        names = asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
+        public = uri.removeprefix(_IDENTITY)
+        if not asked.is_signature_valid or not _KEY.fullmatch(public):
+            raise ValueError
+        identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        identity.verify(bytes.fromhex(document["signature"]), data)
+    except (ValueError, KeyError, TypeError, x509.ExtensionNotFound, InvalidSignature):
+        problem = "this is not a request, or was changed on its way"
+        raise InputError(problem, where=str(path), remedy=_AGAIN) from None
+    return str(owner.value), asked, public
+
+
+def _issue(
+    folder: Path, name: str, key: ec.EllipticCurvePublicKey, days: int, hosts: Sequence[str]
+) -> x509.Certificate:
+    """Sign a certificate for a key, and write down that it was given."""
     check_name(name)
     authority, signer = _authority(folder)
-    key = ec.generate_private_key(ec.SECP256R1())
     if _now() + datetime.timedelta(days=days) > authority.not_valid_after_utc:
         raise InputError(
             f"the certificate would outlive the authority ({authority.not_valid_after_utc:%F})",
@@ -88,7 +216,7 @@ def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[s
     usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
-        _certificate(_common_name(name), authority.subject, key.public_key(), days)
+        _certificate(_common_name(name), authority.subject, key, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(issuer, critical=False)
@@ -100,21 +228,23 @@ def make_certificate(folder: Path, name: str, days: int = 365, hosts: Sequence[s
     issued = _issued(folder)
     issued.setdefault(name, []).append(certificate.serial_number)
     _write(folder / ISSUED, json.dumps(issued, indent=1))
-    return Made(_write_pair(folder, name, certificate, key), certificate.not_valid_after_utc)
+    return certificate
 
 
-def make_site(folder: Path, name: str, days: int = 365) -> Made:
-    """A site's certificate and identity. The identity stays when the certificate is renewed."""
+def _check_site_name(name: str) -> None:
+    check_name(name)
     if name.lower() in _TAKEN:
         raise InputError(
             f"no site may be called {name!r}", where="name", remedy="Choose another name"
         )
-    made = make_certificate(folder, name, days)
-    path, public = folder / f"{name}.identity", folder / f"{name}.public"
+
+
+def _own_identity(folder: Path, name: str) -> tuple[Identity, Path]:
+    """A site's identity, made once."""
+    path = folder / f"{name}.identity"
     if not path.exists():
         _write_private(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
-    _write(public, load_identity(path).public.hex())
-    return Made((*made.paths, path, public), made.expires)
+    return load_identity(path), path
 
 
 def load_identity(path: Path) -> Identity:
@@ -317,8 +447,14 @@ def _read(path: Path, remedy: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    data = text.rstrip("\n").encode() + b"\n"
-    write_files({path: lambda file: file.write(data) and None})
+    write_files({path: _putting(text.rstrip("\n").encode() + b"\n")})
+
+
+def _putting(data: bytes) -> Writer:
+    def put(file: BinaryIO) -> None:
+        file.write(data)
+
+    return put
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+from logging.handlers import RotatingFileHandler, WatchedFileHandler
+from pathlib import Path
 
 from flfl.config import ReportSettings
 from flfl.errors import explained
@@ -32,13 +34,20 @@ class _Lines(logging.Formatter):
         return json.dumps(line | getattr(record, "facts", {}), ensure_ascii=False)
 
 
+def _file(path: Path, size: int, files: int) -> logging.Handler:
+    """A log that ends with a size, and a few older ones; or one that others may move away."""
+    if size:
+        return RotatingFileHandler(path, maxBytes=size, backupCount=files, encoding="utf-8")
+    return WatchedFileHandler(path, encoding="utf-8")
+
+
 def start_logging(settings: ReportSettings, party: str) -> None:
     """Send the services' logs where the settings say."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if settings.log is not None:
         remedy = "Choose another file for the log"
         with explained("the log cannot be written", where=str(settings.log), remedy=remedy):
-            handler = logging.FileHandler(settings.log, encoding="utf-8")
+            handler = _file(settings.log, settings.log_size, settings.log_files)
     handler.setFormatter(_Lines(party))
     root = logging.getLogger("flfl")
     for earlier in root.handlers:

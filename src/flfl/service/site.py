@@ -55,7 +55,7 @@ from flfl.service.night import Night
 from flfl.service.status import site_status
 from flfl.service.versions import check_spoken
 from flfl.service.web import StatusServer
-from flfl.transport.link import NOT_TOLD, Message, Received, SiteLink
+from flfl.transport.link import NOT_TOLD, Message, Received, SignedLink, SiteLink
 from flfl.transport.responder import Responder, told
 
 _LOG = logging.getLogger("flfl.site")
@@ -96,7 +96,9 @@ class SiteService:
     """One owner's part in a network's runs, with a link to the coordinator."""
 
     def __init__(self, home: Home, link: SiteLink) -> None:
-        self.home, self.settings, self.link = home, home.settings, link
+        self.home, self.settings = home, home.settings
+        signer = None if home.identity is None else home.identity.sign
+        self.link: Any = link if signer is None else SignedLink(link, signer)
         self.stopping, self.runs, self.problem = False, 0, ""
         self._public_problem, self._coordinator, self._answered = "", "", 0
         self._said: dict[str, str] = {}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Protocol as Interface
 
 from flfl.codec import CodecError, pack, unpack
+from flfl.errors import FLFLError
 
 COORDINATOR = "coordinator"
 """The name of the coordinator among the parties; no site may have it."""
@@ -56,6 +57,32 @@ class Message:
         if not all(type(fact) in (str, int) for fact in value[2].values()):
             raise CodecError("a message's facts must be texts and whole numbers")
         return cls(*value)
+
+
+SIGNATURE = "signature"
+
+
+def sign(message: Message, by: Callable[[bytes], bytes]) -> Message:
+    """The same message with a signature over all of it.
+
+    A certificate says who may write on a topic; a thief of it may, too. What a site answers is
+    signed with its identity besides.
+    """
+    return replace(message, about={**message.about, SIGNATURE: by(_signed(message)).hex()})
+
+
+def is_signed(message: Message, verify: Callable[[bytes, bytes], None]) -> bool:
+    """Whether a message has a signature that ``verify(signature, text)`` accepts."""
+    text = replace(message, about={k: v for k, v in message.about.items() if k != SIGNATURE})
+    try:
+        verify(bytes.fromhex(str(message.about.get(SIGNATURE, ""))), _signed(text))
+    except (FLFLError, ValueError):
+        return False
+    return True
+
+
+def _signed(message: Message) -> bytes:
+    return b"flfl message" + hashlib.sha256(message.to_bytes()).digest()
 
 
 @dataclass(frozen=True)
@@ -113,3 +140,17 @@ class SiteLink(Link, Interface):
 
     def reply(self, message: Message) -> bool:
         """Send to the coordinator."""
+
+
+class SignedLink:
+    """A site's link that signs what it replies."""
+
+    def __init__(self, link: SiteLink, by: Callable[[bytes], bytes]) -> None:
+        self._link, self._by = link, by
+
+    def reply(self, message: Message) -> bool:
+        """Sign and send to the coordinator."""
+        return self._link.reply(sign(message, self._by))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)

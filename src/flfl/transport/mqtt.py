@@ -16,12 +16,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import queue
+import secrets
 import socket
 import ssl
 import threading
 import time
 import uuid
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +53,8 @@ _HASH, _HEADER = 16, 64
 """Bytes of a message's hash, and of a packet besides its piece, at the most."""
 _MOST_PIECES = 2**16
 """Of one message: small ones cost more memory than they carry."""
+_RENEW = 5.0
+"""Seconds between two looks for a renewed certificate."""
 _STALL = 20.0
 """Seconds after which a broker that takes nothing counts as away."""
 
@@ -167,7 +171,8 @@ class Link:
     is dropped and counted, what cannot be sent is reported as not sent, and the party asks again.
 
     ``name`` is the site's, or ``coordinator``. An ``observer`` reads the coordinator's status only,
-    sends nothing and leaves no will.
+    sends nothing and leaves no will. ``renewed`` is asked every few seconds whether the party's
+    certificate is another one now: the link then connects anew with it.
     """
 
     def __init__(
@@ -180,15 +185,22 @@ class Link:
         self.dropped: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()
         self.problem, self._observer = "", observer
+        self.renewed: Callable[[], bool] = lambda: False
+        # Not what others are told: whoever knew it could have the broker disconnect this party.
+        self._id, self._ask_at = f"flfl-{name}-{secrets.token_hex(12)}", 0.0
         self._status: dict[str, Any] = {}
         self._received: queue.Queue[Received] = queue.Queue()
         self._unread: Counter[str] = Counter()
         self._inboxes: dict[tuple[str, str], Inbox] = {}
         self._pending: deque[Any] = deque()
         self._lock, self._up = threading.Lock(), threading.Event()
-        self._client = self._new_client()
-        self._client.connect_async(broker.host, broker.port, broker.keepalive)
-        self._client.loop_start()
+        self._client = self._connecting()
+
+    def _connecting(self) -> Any:
+        client = self._new_client()
+        client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
+        client.loop_start()
+        return client
 
     @property
     def connected(self) -> bool:
@@ -260,6 +272,10 @@ class Link:
 
     def next(self, seconds: float) -> Received | None:
         """What came next; None when nothing did."""
+        if time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + _RENEW
+            if self.renewed():
+                self._connect_anew()
         try:
             received = self._received.get(timeout=max(seconds, 0.0))
         except queue.Empty:
@@ -267,6 +283,13 @@ class Link:
         with self._lock:
             self._unread[received.name] -= received.size
         return received
+
+    def _connect_anew(self) -> None:
+        """What was on its way is lost with the old connection; parties ask again."""
+        self._up.clear()
+        self._client.disconnect()
+        self._client.loop_stop()
+        self._client = self._connecting()
 
     def _keep(self, received: Received) -> None:
         """Until it is read. Who sends faster than this party reads must not fill its memory."""
@@ -302,7 +325,7 @@ class Link:
     def _new_client(self) -> Any:
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
-            client_id=f"flfl-{self.name}-{self.boot}",
+            client_id=self._id,
             clean_session=True,
             protocol=paho.MQTTv311,
         )
