@@ -28,8 +28,8 @@ echo "demo: keys, readings and settings in $folder"
 for site in $DEMO_SITES; do "$FLFL" keys site "$site" >/dev/null; done
 "$FLFL" keys roster
 port=$("$PYTHON" "$here/demo.py" settings mqtt)
-sed -e "s|KEYS|$folder/keys|; s|ACL|$here/acl|; s|listener 8883|listener $port 127.0.0.1|" \
-    -e "s|persistence true|persistence false|" "$here/mosquitto.conf" >mosquitto.conf
+sed -e "s|/etc/mosquitto/flfl/acl|$here/acl|; s|/etc/mosquitto/flfl|$folder/keys|" \
+    -e "s|listener 8883|listener $port 127.0.0.1|" "$here/mosquitto.conf" >mosquitto.conf
 echo "user $(id -un)" >>mosquitto.conf
 
 "$mosquitto" -c mosquitto.conf >broker.log 2>&1 &
