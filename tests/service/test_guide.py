@@ -16,7 +16,7 @@ import pytest
 
 from broker import MOSQUITTO, free_port
 from deployed import ROOT, pooled
-from flfl.service.history import stamp
+from flfl.service.diary import stamp
 from flfl.service.status import Status, figures
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")

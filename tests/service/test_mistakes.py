@@ -20,7 +20,7 @@ from flfl.errors import InputError
 from flfl.service import keys
 from flfl.service.broker import network_status
 from flfl.service.check import at_start, site_steps
-from flfl.service.history import History
+from flfl.service.diary import Diary
 from flfl.service.site import main as site_main
 
 pytest.importorskip("paho.mqtt")
@@ -202,7 +202,7 @@ def test_one_that_has_finished_a_run_waits_for_its_file(world):
     settings = read_settings(SiteSettings, path)
     with pytest.raises(InputError, match=r"gone\.csv"):
         at_start(site_steps(settings, path))
-    History(settings.state).record("test-1")
+    Diary(settings.state).record("test-1")
     at_start(site_steps(settings, path))
 
 

@@ -1,4 +1,4 @@
-"""What a run brought an owner: its page, its scores and its history, made at home."""
+"""What a run brought an owner: its page, its scores and its diary, made at home."""
 
 import json
 
@@ -12,8 +12,8 @@ from flfl.io.files import write_files
 from flfl.protocol.traffic import Traffic
 from flfl.report import missing_libraries
 from flfl.service import night, tables
+from flfl.service.diary import Diary
 from flfl.service.grid import TimeGrid
-from flfl.service.history import History
 from flfl.service.home import Snapshot
 from flfl.service.night import Night, gained
 from report.conftest import browser
@@ -52,7 +52,7 @@ def test_a_site_gets_its_own_scores_beside_those_without_the_network(network):
     own = [name for name, owner in zip(frame.columns, owners, strict=True) if owner == "site0"]
     assert [row["sensor"] for row in scores["by_sensor"]] == own
     assert {"flfl", "alone", "linear", "site"} == set(scores["self_test"])
-    (run,) = History(network.folder / "site0-state").runs
+    (run,) = Diary(network.folder / "site0-state").runs
     assert scores["self_test"]["flfl"]["mae"] == pytest.approx(run.figure("error"))
     assert scores["self_test"]["site"]["mae"] == pytest.approx(run.figure("alone"))
     assert scores["nights"][-1]["gain"] == run.figure("gain")
@@ -79,7 +79,7 @@ def test_the_page_shows_the_owner_and_nobody_else(network, browser):
 
 
 def test_what_the_coordinator_keeps_holds_no_score(network):
-    text = (network.folder / "coordinator-state" / "history.json").read_text()
+    text = (network.folder / "coordinator-state" / "diary.json").read_text()
     assert not {"error", "alone", "gain", "filled"} & set(json.loads(text)["runs"][0])
 
 
@@ -93,21 +93,21 @@ def write(folder, **out):
     parts = [values, values - 1, values + 1, np.zeros(values.shape), holdout, holdout * 0, values,
              holdout + 0.1]  # fmt: skip
     result = Recovered(*(np.nan_to_num(part) if n < 3 else part for n, part in enumerate(parts)))
-    history = History(folder)
-    made = Night("a", "n", True, 0.5, 5, np.array([1.0, 2.0]), Traffic(), {}, history)
+    diary = Diary(folder)
+    made = Night("a", "n", True, 0.5, 5, np.array([1.0, 2.0]), Traffic(), {}, diary)
     settings = OutSettings(file=folder / "filled.csv", **out)
     taken = Snapshot(["s1", "s2"], values, None, "")
     tables.write_tables(settings, taken, GRID, result, np.ones(GRID.slots, bool), "n-1", made)
-    return history
+    return diary
 
 
 def test_a_page_that_cannot_be_made_costs_the_page_alone(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(night.sys, "executable", "/bin/false")
-    history = write(tmp_path, page=tmp_path / "a.html", scores=tmp_path / "a.json")
+    diary = write(tmp_path, page=tmp_path / "a.html", scores=tmp_path / "a.json")
     assert (tmp_path / "filled.csv").exists()
     assert not (tmp_path / "a.html").exists()
     assert "the page and the scores could not be made" in caplog.text
-    assert history.runs[0].figure("gain") == pytest.approx(0.5)
+    assert diary.runs[0].figure("gain") == pytest.approx(0.5)
 
 
 def test_table_page_and_scores_appear_together_or_not_at_all(tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def test_table_page_and_scores_appear_together_or_not_at_all(tmp_path, monkeypat
 
 
 def test_one_that_joined_at_the_end_is_told_that_nothing_left_it(tmp_path):
-    history = write(tmp_path, page=tmp_path / "a.html", scores=tmp_path / "a.json")
+    diary = write(tmp_path, page=tmp_path / "a.html", scores=tmp_path / "a.json")
     assert "Nothing left this owner in this run" in (tmp_path / "a.html").read_text()
     assert json.loads((tmp_path / "a.json").read_text())["nights"][-1]["run"] == "n-1"
-    assert history.totals["runs"] == 1
+    assert diary.totals["runs"] == 1

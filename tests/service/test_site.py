@@ -118,6 +118,16 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     assert "north.csv" not in told
 
 
+@pytest.mark.parametrize("spoken", [{}, {"version": "9.1", "wire": 9}, {"wire": "2"}])
+def test_a_coordinator_of_another_protocol_is_refused_in_plain_words(service, spoken):
+    site = service()
+    message = Message("call", "", {"call": "c", **spoken}, to_bytes(GRID))
+    site.take(Received("all", "plan", message))
+    (unable,) = site.link.received("unable")
+    assert "install the same version at both" in unable.about["why"]
+    assert not site.link.received("ready")
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -12,7 +12,7 @@ import pytest
 from broker import free_port
 from flfl.config import ReportSettings
 from flfl.errors import InputError
-from flfl.service.history import NAME, History, stamp
+from flfl.service.diary import NAME, Diary, stamp
 from flfl.service.status import Status, figures, health
 from flfl.service.status_page import page
 from flfl.service.web import StatusServer
@@ -42,7 +42,7 @@ def coordinator(**changes):
         "party": "coordinator", "network": "north", "doing": "Between runs.", "connected": True,
         "broker": "broker.example.org:8883", "since": stamp(NOW - 9 * DAY), "at": stamp(NOW),
         "next_run": stamp(NOW + 5 * 3600), "certificates": {"certificate": stamp(NOW + 90 * DAY)},
-        "deadlines": {"answer_within": 300.0, "misses": 3}, "sites": sites, "history": runs,
+        "deadlines": {"answer_within": 300.0, "misses": 3}, "sites": sites, "nights": runs,
         "totals": {"runs": 19, "failures": 1, "bytes_up": 700_000, "bytes_down": 2_000_000},
         "counters": {"dropped": 2}, "last_success": runs[-1]["ended"],
     }  # fmt: skip
@@ -59,7 +59,7 @@ class TestHealth:
             ({"certificates": {"certificate": stamp(NOW - 1)}}, "certificate has ended"),
             ({"certificates": {"authority": "this is not a certificate"}}, "cannot be read"),
             ({"at": stamp(NOW - 2 * 3600)}, "has not told its status for 7200 s"),
-            ({"history": ({"run": "r", "ended": "", "failed": "disk full"},)}, "disk full"),
+            ({"nights": ({"run": "r", "ended": "", "failed": "disk full"},)}, "disk full"),
         ],
     )
     def test_what_is_wrong_is_said(self, changes, words):
@@ -84,30 +84,30 @@ def test_figures_are_counters_and_times():
 
 class TestHistory:
     def test_sums_outlive_the_process_and_a_run_counts_once(self, tmp_path):
-        one = History(tmp_path, ("bytes_up",))
+        one = Diary(tmp_path, ("bytes_up",))
         one.record("n-1", bytes_up=5)
         one.record("n-2", failed="no disk", bytes_up=7)
-        again = History(tmp_path, ("bytes_up",))
+        again = Diary(tmp_path, ("bytes_up",))
         again.record("n-2", failed="no disk", bytes_up=7)
         assert again.totals == {"runs": 1, "failures": 1, "bytes_up": 12}
         assert [run.run for run in again.runs] == ["n-1", "n-2"]
         assert again.last_success == one.runs[0].ended
 
     def test_it_does_not_grow_without_end(self, tmp_path):
-        history = History(tmp_path)
+        diary = Diary(tmp_path)
         for n in range(405):
-            history.record(f"n-{n}")
-        assert len(history.runs) == 400
-        assert history.totals["runs"] == 405
+            diary.record(f"n-{n}")
+        assert len(diary.runs) == 400
+        assert diary.totals["runs"] == 405
         assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"runs": 3}', '{"totals": {"runs": "x"}}'])
     def test_a_damaged_one_is_set_aside(self, tmp_path, text):
         (tmp_path / NAME).write_text(text)
-        history = History(tmp_path)
-        history.record("n-1")
-        assert History(tmp_path).totals["runs"] == 1
-        assert (tmp_path / "history.damaged").read_text() == text
+        diary = Diary(tmp_path)
+        diary.record("n-1")
+        assert Diary(tmp_path).totals["runs"] == 1
+        assert (tmp_path / "diary.damaged").read_text() == text
 
 
 @pytest.fixture

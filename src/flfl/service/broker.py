@@ -11,7 +11,7 @@ from typing import Any
 
 from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
 from flfl.errors import FLFLError, InputError
-from flfl.service.history import stamp
+from flfl.service.diary import stamp
 from flfl.service.keys import check_keys
 from flfl.service.status import certificate_ends
 from flfl.service.versions import spoken

@@ -26,8 +26,8 @@ from flfl.config import (
 from flfl.errors import InputError, explained
 from flfl.io.files import NETCDF_SUFFIXES, OUTPUT_SUFFIXES, check_writable
 from flfl.service.agreement import AgreementError
+from flfl.service.diary import Diary
 from flfl.service.grid import TimeGrid
-from flfl.service.history import History
 from flfl.service.home import copies_folder, floor_of, identified
 from flfl.service.keys import check_keys
 from flfl.service.versions import check_spoken, spoken
@@ -88,7 +88,7 @@ def _steps(path: Path, looks: Iterable[tuple[str, str, Callable[[], str]]]) -> l
 
 def site_steps(settings: SiteSettings, path: Path) -> list[Step]:
     """What is looked at when a site starts."""
-    tried = bool(History(settings.state).runs) if settings.state.is_dir() else False
+    tried = bool(Diary(settings.state).runs) if settings.state.is_dir() else False
 
     def unless_tried(look: Callable[[], str]) -> Callable[[], str]:
         return (lambda: "seen before") if tried else look
@@ -110,7 +110,7 @@ def site_steps(settings: SiteSettings, path: Path) -> list[Step]:
 
 def coordinator_steps(settings: CoordinatorSettings, path: Path) -> list[Step]:
     """What is looked at when a coordinator starts."""
-    tried = bool(History(settings.state).runs) if settings.state.is_dir() else False
+    tried = bool(Diary(settings.state).runs) if settings.state.is_dir() else False
     looks = [
         ("keys", "broker", lambda: _keys(settings.broker, COORDINATOR)),
         ("roster, times and map", "sites.roster", lambda: _terms(settings)),

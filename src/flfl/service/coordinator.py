@@ -30,8 +30,8 @@ from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
 from flfl.service.check import at_start, coordinator_steps
+from flfl.service.diary import Diary, stamp
 from flfl.service.files import folder_name, load, save, save_bytes
-from flfl.service.history import History, stamp
 from flfl.service.logs import start_logging
 from flfl.service.plan import agreed
 from flfl.service.status import coordinator_status
@@ -108,7 +108,7 @@ class CoordinatorService:
         self._round = self._runs = 0
         self._told, self._said = 0.0, dict[str, Any]()
         self.since = stamp()
-        self.history = History(self.settings.state, ("bytes_up", "bytes_down"))
+        self.diary = Diary(self.settings.state, ("bytes_up", "bytes_down"))
         self.page = StatusServer(self.settings.report)
 
     def serve(self) -> int:
@@ -330,7 +330,7 @@ class CoordinatorService:
         network = running.coordination.network
         public = {} if network is None else {"gaps": int((~network.known).sum())}
         sites = {"sites": len(running.agreement.sites), "aside": len(aside)}
-        self.history.record(run, why, **sites, **counted, **public)
+        self.diary.record(run, why, **sites, **counted, **public)
         Journal.remove(folder / JOURNAL)
         if not why:
             self._save(finished=run)

@@ -1,4 +1,4 @@
-"""What a run brought an owner: its figures for the history, and its page and scores.
+"""What a run brought an owner: its figures for the diary, and its page and scores.
 
 The page needs libraries that a waiting site does without, so another process makes it and ends.
 """
@@ -21,7 +21,7 @@ from flfl.protocol.client import Client, Finished
 from flfl.protocol.network import Network
 from flfl.protocol.traffic import Traffic
 from flfl.service.agreement import Agreement
-from flfl.service.history import History
+from flfl.service.diary import Diary
 
 Array = NDArray[np.float64]
 _LOG = logging.getLogger("flfl.site")
@@ -42,7 +42,7 @@ class Night:
     added_error: Array | None
     traffic: Traffic
     settings: Mapping[str, str]
-    history: History
+    diary: Diary
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Night:
         settings: SiteSettings,
         agreement: Agreement,
         network: Network,
-        history: History,
+        diary: Diary,
         client: Client | None = None,
         traffic: Traffic | None = None,
     ) -> Night:
@@ -65,7 +65,7 @@ class Night:
         shown = {name: str(value) for name, value in told.items()}
         return cls(
             settings.name, settings.network, agreement.secure, numbers, plan.rounds, added,
-            traffic or Traffic(), shown, history,
+            traffic or Traffic(), shown, diary,
         )  # fmt: skip
 
 

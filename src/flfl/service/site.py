@@ -46,9 +46,9 @@ from flfl.service.agreement import (
 )
 from flfl.service.broker import connect
 from flfl.service.check import at_start, site_steps
+from flfl.service.diary import Diary, stamp
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
-from flfl.service.history import History, stamp
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
 from flfl.service.logs import start_logging
 from flfl.service.night import Night
@@ -103,7 +103,7 @@ class SiteService:
         self._public_problem, self._coordinator, self._answered = "", "", 0
         self._said: dict[str, str] = {}
         self.heard: Mapping[str, Any] = {}
-        self.since, self.history = stamp(), History(self.settings.state)
+        self.since, self.diary = stamp(), Diary(self.settings.state)
         self.state: State = Waiting()
         self._resume()
 
@@ -343,7 +343,7 @@ class SiteService:
         from flfl.service.tables import write_tables
 
         part = () if running is None else (running.client, running.journal.traffic)
-        night = Night.of(self.settings, agreement, network, self.history, *part)
+        night = Night.of(self.settings, agreement, network, self.diary, *part)
         seen = np.asarray(network.known.any(axis=0))
         grid, run = agreement.grid, agreement.run
         write_tables(self.settings.out, taken, grid, result, seen, run, night)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flfl.config import BrokerSettings
 from flfl.errors import InputError
-from flfl.service.history import History, stamp
+from flfl.service.diary import Diary, stamp
 from flfl.service.keys import certificate_end
 from flfl.service.versions import VERSION, WIRE
 from flfl.transport.link import COORDINATOR
@@ -28,7 +28,7 @@ _STALE = 900.0
 """Seconds without a new status after which a party counts as stuck; finishing at home may take
 minutes."""
 _SHOWN = 60
-"""Runs of the history in a status."""
+"""Runs of the diary in a status."""
 _TEXT = 300
 """Characters of anything that another party says."""
 
@@ -45,7 +45,7 @@ class Status:
     sites : the coordinator's view of every site of the roster
     run : figures of the run under way
     counters : sums since the process began
-    totals, last_success, history : over all processes
+    totals, last_success, nights : over all processes
     """
 
     party: str
@@ -66,7 +66,7 @@ class Status:
     counters: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     last_success: str = ""
-    history: tuple[Mapping[str, Any], ...] = ()
+    nights: tuple[Mapping[str, Any], ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -91,10 +91,10 @@ def address(broker: BrokerSettings | None) -> str:
     return "none" if broker is None else f"{broker.host}:{broker.port}"
 
 
-def from_history(history: History) -> dict[str, Any]:
-    """What a status takes from the history."""
-    runs = tuple(run.model_dump() for run in history.runs[-_SHOWN:])
-    return {"totals": history.totals, "last_success": history.last_success, "history": runs}
+def from_diary(diary: Diary) -> dict[str, Any]:
+    """What a status takes from the diary."""
+    runs = tuple(run.model_dump() for run in diary.runs[-_SHOWN:])
+    return {"totals": diary.totals, "last_success": diary.last_success, "nights": runs}
 
 
 def coordinator_status(service: CoordinatorService) -> Status:
@@ -105,7 +105,7 @@ def coordinator_status(service: CoordinatorService) -> Status:
     for name, now in said["sites"].items():
         own = service.present.get(name, {})
         rows.append({"site": name, **now, **{key: own[key][:_TEXT] for key in told if key in own}})
-    run, totals = _under_way(said, service), dict(service.history.totals)
+    run, totals = _under_way(said, service), dict(service.diary.totals)
     for name in ("bytes_up", "bytes_down"):
         totals[name] = totals.get(name, 0) + int(run.get(name, 0))
     return Status(
@@ -122,7 +122,7 @@ def coordinator_status(service: CoordinatorService) -> Status:
         sites=tuple(rows),
         run=run,
         counters={"dropped": sum(link.dropped.values())},
-        **{**from_history(service.history), "totals": totals},
+        **{**from_diary(service.diary), "totals": totals},
     )
 
 
@@ -170,7 +170,7 @@ def site_status(service: SiteService) -> Status:
         certificates=certificate_ends(settings.broker),
         run=run,
         counters=counters,
-        **from_history(service.history),
+        **from_diary(service.diary),
     )
 
 
@@ -202,7 +202,7 @@ def health(status: Status, now: float | None = None) -> str:
         return f"there is no connection to the broker at {status.broker}"
     if status.problem:
         return status.problem
-    if status.history and (why := status.history[-1]["failed"]):
+    if status.nights and (why := status.nights[-1]["failed"]):
         return f"the last run failed: {why}"
     return ""
 

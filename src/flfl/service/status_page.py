@@ -121,8 +121,8 @@ def _sections(status: Status) -> Iterable[str]:
         rows = [(name.replace("_", " "), _deadline(name, limit))
                 for name, limit in status.deadlines.items()]  # fmt: skip
         yield _table("Deadlines", ("what", ""), rows)
-    if status.history:
-        yield _history(status.history)
+    if status.nights:
+        yield _last_runs(status.nights)
 
 
 def _deadline(name: str, limit: float) -> str:
@@ -169,7 +169,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "gain": ("gain", lambda x: f"{100 * x:+.1f} %"), "bytes_up": ("from sites", _size),
     "bytes_down": ("to sites", _size), "seconds": ("took", ago),
 }  # fmt: skip
-"""Figures of a run that the history shows, where the runs have them."""
+"""Figures of a run that a page shows, where the runs have them."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def _shown(run: Mapping[str, Any], name: str) -> str:
     return "-" if run.get(name) is None else _COLUMNS[name][1](run[name])
 
 
-def _history(runs: Sequence[Mapping[str, Any]]) -> str:
+def _last_runs(runs: Sequence[Mapping[str, Any]]) -> str:
     made = nights(runs)
     drawn = "".join(
         f'<rect class="{kind}" x="{x}" y="{y}" width="{wide}" height="{tall}">'

@@ -20,8 +20,8 @@ from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
 from flfl.io.table import NOBODY, Table
 from flfl.io.write import Provenance, write_result
+from flfl.service.diary import stamp
 from flfl.service.grid import TimeGrid
-from flfl.service.history import stamp
 from flfl.service.home import Snapshot
 from flfl.service.night import Night, gained, page_and_scores
 
@@ -116,7 +116,7 @@ def write_tables(
     """The owner's own files, from its readings and what was recovered of sensors that have any.
 
     ``others``: in which slots the network has readings, as far as that is public. With a ``night``
-    its page and scores too, where they are wanted, and a line in the history.
+    its page and scores too, where they are wanted, and a line in the diary.
     """
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
@@ -155,7 +155,7 @@ def write_tables(
             more = _shown(out, taken, night, parts, figures)
     write_result(out.file, out.flags, table, values, lower, upper, about, more=more)
     if night is not None:
-        night.history.record(run, **figures)
+        night.diary.record(run, **figures)
 
 
 def _shown(
@@ -169,7 +169,7 @@ def _shown(
     added = np.full(len(taken.ids), np.nan)
     if night.added_error is not None:
         added[taken.alive] = night.added_error
-    runs = [one.model_dump() for one in night.history.runs if one.run != parts["run"]]
+    runs = [one.model_dump() for one in night.diary.runs if one.run != parts["run"]]
     now = {"run": parts["run"], "ended": stamp(), "failed": "", **figures}
     traffic = {name: dict(getattr(night.traffic, name))
                for name in ("up", "down", "messages_up", "messages_down")}  # fmt: skip

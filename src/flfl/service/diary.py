@@ -1,6 +1,6 @@
 """The runs that a party has seen: sums for ever, and the last of them one by one.
 
-``history.json`` in the state folder is for people and for the status page. Nothing depends on it: a
+``diary.json`` in the state folder is for people and for the status page. Nothing depends on it: a
 damaged one is set aside and begun anew.
 """
 
@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 from flfl.io.files import write_files
 
-_LOG = logging.getLogger("flfl.history")
-NAME = "history.json"
+_LOG = logging.getLogger("flfl.diary")
+NAME = "diary.json"
 _KEPT = 400
 """Runs that are kept one by one: more than a year of nights."""
 
@@ -56,8 +56,8 @@ class _Document(BaseModel):
     runs: tuple[Run, ...] = ()
 
 
-class History:
-    """A party's history; figures whose name is in ``counted`` are added up for ever."""
+class Diary:
+    """A party's diary; figures whose name is in ``counted`` are added up for ever."""
 
     def __init__(self, folder: Path, counted: Sequence[str] = ()) -> None:
         self._path, self._counted = folder / NAME, counted
@@ -106,4 +106,4 @@ class History:
         try:
             write_files({self._path: lambda file: file.write(data) and None}, private=True)
         except OSError as error:
-            _LOG.warning("the history cannot be written: %s", error)
+            _LOG.warning("the diary cannot be written: %s", error)
