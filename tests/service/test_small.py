@@ -2,15 +2,52 @@
 
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deployed import Deployment, pooled
 
 
 def test_a_site_starts_without_table_readers_and_trees():
     code = (
         "import sys, flfl.service.site\n"
-        "heavy = ('pandas', 'pyarrow', 'sklearn', 'scipy.optimize', 'scipy.stats', 'sqlalchemy')\n"
+        "heavy = ('pandas', 'pyarrow', 'sklearn', 'scipy', 'sqlalchemy', 'bokeh')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_site_is_as_small_after_a_run_as_before(tmp_path):
+    """The same process, by its number, with what the run loaded gone; it takes part again."""
+    deployment = Deployment(tmp_path, pooled(6, 150, 3))
+    command = [sys.executable, "-m", "flfl", "site"]
+    sites = [
+        subprocess.Popen([*command, str(tmp_path / f"{name}.toml")], stderr=subprocess.DEVNULL)
+        for name in deployment.names
+    ]
+    try:
+        for run in (1, 2):
+            assert deployment.start("coordinator").wait(120) == {"coordinator": 0}
+            deployment.wait_for("site0", f"run test-{run}-", 60)
+            until = time.monotonic() + 30
+            while (size := private_bytes(sites[0].pid)) > 50e6 and time.monotonic() < until:
+                time.sleep(0.2)
+            assert size < 50e6
+            assert sites[0].poll() is None
+    finally:
+        for site in sites:
+            site.terminate()
+            site.wait(20)
+        deployment.close()
+
+
+def private_bytes(process):
+    """Memory that a process has for itself, without the libraries' files that it maps."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))

@@ -8,13 +8,13 @@ common to several sensors: those show more, with the square root of the number o
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from flfl.constants import ERROR_CLIP, FEWEST_READINGS, RUNGS
 from flfl.ensemble.stacking import resolutions
@@ -181,7 +181,7 @@ def best_guess(d: float, sigma: float, readings: int = 1) -> float:
     >>> [round(100 * best_guess(d, 1.0)) for d in (0, 1, 2, 3)]
     [50, 69, 84, 93]
     """
-    return float(ndtr(gaussian_dp(d, sigma, readings) / 2))
+    return 0.5 * math.erfc(-gaussian_dp(d, sigma, readings) / 2 / math.sqrt(2))
 
 
 def epsilon(mu: float, delta: float) -> float:
@@ -195,6 +195,7 @@ def epsilon(mu: float, delta: float) -> float:
     [4.4, 10.0, 16.7]
     """
     from scipy.optimize import brentq  # large, and no site needs it
+    from scipy.special import log_ndtr, ndtr
 
     if not (mu >= 0 and 0 < delta < 1):
         raise InputError(f"mu must not be negative, and delta between 0 and 1: {mu}, {delta}")

@@ -7,7 +7,6 @@ import struct
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy.special import ndtri
 
 from flfl.errors import InputError
 from flfl.model import Array, Index, Words
@@ -51,6 +50,8 @@ class NoiseKey:
         the copy: its transform and its added error. Without the secret the numbers cannot be
         distinguished from independent ones.
         """
+        from scipy.special import ndtri  # large: a waiting site does without it
+
         words = self._words(("noise", sensor, *context), instants, readings)
         # 52 bits and a half: 53 would round the topmost word up to u = 1, an infinite number.
         return np.asarray(ndtri(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52))

@@ -12,6 +12,7 @@ of that follows from its state folder, so any process can go on with it::
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -416,10 +417,13 @@ def main(arguments: list[str]) -> int:
         ):
             signal.signal(signal.SIGTERM, service.stop)
             signal.signal(signal.SIGINT, service.stop)
-            service.serve("--once" in arguments)
+            service.serve(once=True)
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         return 2 if isinstance(error, InputError) else 1
+    if not service.stopping and "--once" not in arguments:
+        # A run has loaded what a waiting site does without: a fresh process takes its place.
+        os.execv(sys.executable, [sys.executable, "-m", "flfl.service.site", *arguments])
     return 0
 
 
