@@ -176,7 +176,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 class Nights:
     """The last runs as a table and as bars, for any page.
 
-    ``bars`` are places on a drawing of 600 x 80 with the line of nothing at 40: x, y, width,
+    ``bars`` are places on a drawing of 600 x 80 with the line of nothing at ``line``: x, y, width,
     height, what kind (``good``, ``warn``, ``bad``) and its words.
     """
 
@@ -184,6 +184,7 @@ class Nights:
     label: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    line: int
     bars: tuple[tuple[float, float, float, float, str, str], ...]
 
 
@@ -200,18 +201,19 @@ def nights(runs: Sequence[Mapping[str, Any]]) -> Nights:
     last, name = list(runs)[-_BARS:], "gain" if "gain" in there else "bytes_up"
     sizes = [float(run.get(name) or 0.0) for run in last]
     most, width = max([abs(size) for size in sizes] or [0.0]) or 1.0, 600 / max(len(last), 20)
+    line = 40 if min(sizes, default=0.0) < 0 else 74
     bars = []
     for i, (run, size) in enumerate(zip(last, sizes, strict=True)):
-        tall = max(34 * abs(size) / most, 1.0)
-        top, kind = (40 - tall, "good") if size >= 0 else (40.0, "warn")
+        tall = max((line - 6) * abs(size) / most, 1.0)
+        top, kind = (line - tall, "good") if size >= 0 else (line, "warn")
         if run["failed"]:
-            top, tall, kind = 6.0, 68.0, "bad"
+            top, tall, kind = 6, 68.0, "bad"
         words = f"{_when(run['ended'])}: {run['failed'] or _shown(run, name)}"
         bars.append((round(i * width + 1, 1), round(top, 1), round(width - 2, 1), round(tall, 1),
                      kind, words))  # fmt: skip
     title = "Gain of the network over this owner alone" if name == "gain" else "Bytes from sites"
     label = f"{title}, the last {len(last)} runs, oldest first. A run that failed fills its place."
-    return Nights(title, label, heads, tuple(rows), tuple(bars))
+    return Nights(title, label, heads, tuple(rows), line, tuple(bars))
 
 
 def _shown(run: Mapping[str, Any], name: str) -> str:
@@ -227,6 +229,7 @@ def _last_runs(runs: Sequence[Mapping[str, Any]]) -> str:
     )
     return (
         f'<section><h2>{escape(made.title)}</h2><svg viewBox="0 0 600 80" role="img"'
-        f' aria-label="{escape(made.label)}"><line x1="0" x2="600" y1="40" y2="40"/>{drawn}'
+        f' aria-label="{escape(made.label)}">'
+        f'<line x1="0" x2="600" y1="{made.line}" y2="{made.line}"/>{drawn}'
         f'</svg><p class="small">{escape(made.label)}</p></section>'
     ) + _table("Last runs", made.heads, made.rows)
