@@ -11,10 +11,9 @@ from typing import Any
 
 from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
 from flfl.errors import FLFLError, InputError
-from flfl.service.diary import stamp
 from flfl.service.keys import check_keys
 from flfl.service.status import certificate_ends
-from flfl.service.versions import spoken
+from flfl.service.versions import STARTED, spoken
 from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Link
 
@@ -38,7 +37,7 @@ def connect(
         _LOG.warning("%s", warning)
     link = Link(settings, network, name, observer=observer)
     ends = certificate_ends(settings).get("certificate", "")
-    link.say(**spoken(), since=stamp(), certificate=ends)
+    link.say(**spoken(), since=STARTED, certificate=ends)
     if not settings.plaintext and not observer:
         link.renewed = Renewal(settings, name, link.say).look
     return link

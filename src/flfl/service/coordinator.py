@@ -30,12 +30,12 @@ from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, from_bytes, pack_network, to_bytes
 from flfl.service.check import at_start, coordinator_steps
-from flfl.service.diary import Diary, stamp
+from flfl.service.diary import Diary
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.logs import start_logging
 from flfl.service.plan import agreed
 from flfl.service.status import coordinator_status
-from flfl.service.versions import spoken
+from flfl.service.versions import STARTED, spoken
 from flfl.service.web import StatusServer
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received, is_signed
@@ -107,7 +107,7 @@ class CoordinatorService:
         self.problem, self.stopping = "", False
         self._round = self._runs = 0
         self._told, self._said = 0.0, dict[str, Any]()
-        self.since = stamp()
+        self.since = STARTED
         self.diary = Diary(self.settings.state, ("bytes_up", "bytes_down"))
         self.page = StatusServer(self.settings.report)
 

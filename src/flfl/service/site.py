@@ -47,14 +47,14 @@ from flfl.service.agreement import (
 )
 from flfl.service.broker import connect
 from flfl.service.check import at_start, site_steps
-from flfl.service.diary import Diary, stamp
+from flfl.service.diary import Diary
 from flfl.service.files import folder_name, load, save, save_bytes
 from flfl.service.grid import TimeGrid
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
 from flfl.service.logs import start_logging
 from flfl.service.night import Night
 from flfl.service.status import site_status
-from flfl.service.versions import check_spoken
+from flfl.service.versions import STARTED, check_spoken
 from flfl.service.web import StatusServer
 from flfl.transport.link import NOT_TOLD, Message, Received, SignedLink, SiteLink
 from flfl.transport.responder import Responder, told
@@ -104,7 +104,7 @@ class SiteService:
         self._public_problem, self._coordinator, self._answered = "", "", 0
         self._said: dict[str, str] = {}
         self.heard: Mapping[str, Any] = {}
-        self.since, self.diary = stamp(), Diary(self.settings.state)
+        self.since, self.diary = STARTED, Diary(self.settings.state)
         self.state: State = Waiting()
         self._resume()
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from flfl.service.agreement import AgreementError
+from flfl.service.diary import stamp
 
 VERSION = version("flfl")
+STARTED = os.environ.setdefault("FLFL_STARTED", stamp())
+"""When this party was started; a site that replaces its process by a fresh one hands it on."""
 WIRE = 2
 """Which messages parties exchange. Raised with every change of a message, an agreement or a release
 that an older party would misread: then all parties of a network are upgraded between two runs."""
