@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -275,6 +275,18 @@ class CopyStore:
             if self.vote is None:
                 self._put("vote", f"{transform} {season} {int(negative)}")
 
+    def bounds(self, sensors: Sequence[str]) -> Array:
+        """What a public model leaves open of each sensor, as it was kept last (m,); NaN: never."""
+        kept = [self._get(f"left open {self.permanent(sensor)}") for sensor in sensors]
+        return np.array([np.nan if bound is None else bound for bound in kept], float)
+
+    def bind(self, sensors: Sequence[str], bounds: Array) -> None:
+        """Keep it; infinity where nothing can be said."""
+        with self.transaction():
+            for sensor, bound in zip(sensors, bounds.tolist(), strict=True):
+                if np.isfinite(bound):
+                    self._put(f"left open {self.permanent(sensor)}", float(bound))
+
     def append(self, sensor: str, block: Block) -> None:
         """Add copies after the last one of a sensor."""
         sensor = self.permanent(sensor)
@@ -338,7 +350,7 @@ class CopyStore:
         rows = self._run("select value from about where name = ?", name)
         return rows[0][0] if rows else None
 
-    def _put(self, name: str, value: str | int) -> None:
+    def _put(self, name: str, value: str | float) -> None:
         self._run("insert or replace into about values (?, ?)", name, value)
 
     def _run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
