@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from contextlib import closing, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 SITES = os.environ.get("DEMO_SITES", "north south east west").split()
@@ -45,7 +46,7 @@ def settings(engine):
             text = (
                 f'network = "demo"\nstate = "coordinator-state"\n{carried}'
                 '[sites]\nroster = "keys/roster.json"\n'
-                f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nslots = {SLOTS}\n'
+                f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nstop = "{_stop()}"\n'
                 '[map]\nsensors = "sensors.csv"\n'
                 f"[deadlines]\ngather_within = 300\nanswer_within = 120\n{report}"
             )
@@ -58,6 +59,12 @@ def settings(engine):
             )
         Path(f"{name}.toml").write_text(text)
     print(port)
+
+
+def _stop():
+    """The last slot."""
+    last = datetime(2024, 1, 1) + timedelta(hours=SLOTS - 1)
+    return last.isoformat(timespec="minutes")
 
 
 def _free_port():
@@ -131,7 +138,7 @@ def compare():
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))
-    public = unpack(next(Path("coordinator-state/runs").glob("*/network")).read_bytes())
+    _, public = unpack(Path("coordinator-state/network").read_bytes())
     arrays = network_to_arrays(network).items()
     same = [all(np.array_equal(public[name], array) for name, array in arrays)]
     print(f"demo: all that became public: {_verdict(same[0])}")

@@ -1,5 +1,6 @@
 """A network's run in one process that holds all readings, to compare with: for tests and demos."""
 
+import time
 from pathlib import Path
 
 from flfl.config import CoordinatorSettings, SiteSettings, read_settings
@@ -14,7 +15,7 @@ from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.service import home
-from flfl.service.plan import agreement_of
+from flfl.service.plan import agreement_of, grid_at
 from flfl.service.tables import read_source, write_tables
 from flfl.transport import local
 
@@ -36,8 +37,8 @@ def in_one_process(coordinator, sites, folder):
     settings = read_settings(CoordinatorSettings, coordinator)
     owners = sorted((read_settings(SiteSettings, path) for path in sites), key=lambda s: s.name)
     names = [owner.name for owner in owners]
-    agreement = agreement_of(settings, "")
-    grid = agreement.grid
+    grid = grid_at(settings, time.time())
+    agreement = agreement_of(settings, "", grid)
     sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {owner.name: read_source(owner.readings, grid) for owner in owners}
     clients, traffic, once = {}, Traffic(), together()

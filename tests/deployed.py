@@ -212,12 +212,11 @@ class Deployment:
         )  # fmt: skip
 
     def write_configs(self):
-        slots = len(self.data[0])
         (self.folder / "coordinator.toml").write_text(
             'network = "test"\nstate = "coordinator-state"\n'
             f"{self._broker_section('coordinator')}\n"
             f'[sites]\nroster = "keys/roster.json"\n'
-            f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
+            f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nstop = "{self.data[0].index[-1]}"\n'
             f'[map]\nsensors = "sensors.csv"\n'
             f"[run]\nsecure = {str(self.secure).lower()}\n{self.run}\n"
             f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
@@ -307,8 +306,7 @@ class Deployment:
 
     def shared(self):
         """What the last run made public."""
-        paths = (self.folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-        return load(max(paths, key=lambda path: path.stat().st_mtime))
+        return shared(self.folder)
 
     def close(self):
         for process in self.processes.values():
@@ -334,12 +332,17 @@ def in_process(data, folder, **settings):
     return network_to_arrays(network), files
 
 
+def shared(folder):
+    """All that became public, as the coordinator keeps it."""
+    _, arrays = load(folder / "coordinator-state" / NETWORK)
+    return arrays
+
+
 def check(folder, wanted):
     """A network's folder holds the public state and the files that are wanted, bit for bit."""
     arrays, files = wanted
-    paths = (folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-    shared = load(max(paths, key=lambda path: path.stat().st_mtime))
+    public = shared(folder)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(shared[name], array)
+        np.testing.assert_array_equal(public[name], array)
     for name, data in files.items():
         assert (folder / f"{name}-filled.csv").read_bytes() == data, name

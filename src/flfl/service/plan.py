@@ -15,10 +15,17 @@ from flfl.service.grid import TimeGrid
 Map = tuple[Geography, tuple[float, float], Box | None]
 
 
-def agreement_of(settings: CoordinatorSettings, roster: str) -> Agreement:
-    """What every run of these settings agrees on; its number, call and sites are still empty."""
-    run, given = settings.run, settings.grid
-    grid = TimeGrid(given.start, given.step, given.slots)
+def grid_at(settings: CoordinatorSettings, now: float) -> TimeGrid | None:
+    """The slots that are closed at a time, in seconds since 1970; None below two."""
+    given, until = settings.grid, now - 3600 * settings.run.grace
+    slots = TimeGrid.closed(given.start, given.step, until, given.stop)
+    return TimeGrid(given.start, given.step, slots) if slots > 1 else None
+
+
+def agreement_of(settings: CoordinatorSettings, roster: str, grid: TimeGrid) -> Agreement:
+    """What a run of these settings on these times agrees on; its number, call, sites and history
+    are still empty."""
+    run = settings.run
     geography, centre, box = ("", (0.0, 0.0), None) if settings.map is None else _map(settings.map)
     plan = Plan(
         added_error=run.added_error,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from flfl.config import OutSettings, ReadingSettings
 from flfl.ensemble.recovery import METHODS, Recovered
 from flfl.errors import InputError
-from flfl.io.files import PARQUET_SUFFIXES, SHEET_SUFFIXES, TEXT_SUFFIXES, suffix_of
+from flfl.io.files import PARQUET_SUFFIXES, SHEET_SUFFIXES, TEXT_SUFFIXES, check_writable, suffix_of
 from flfl.io.grid import unseen
 from flfl.io.layouts import SENTINELS, Rules
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
@@ -24,6 +25,8 @@ from flfl.service.grid import TimeGrid
 from flfl.service.home import Snapshot
 
 Array = NDArray[np.float64]
+_LEAST_ROOM = 2**22
+"""Bytes that an output's disk must have left."""
 
 
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
@@ -133,6 +136,19 @@ def _query(settings: ReadingSettings) -> Table:
         ) from None
     columns = frame_columns("the query", [(str(name), frame[name]) for name in frame])
     return to_table(columns, Rules.check(_rules(settings)))
+
+
+def check_output(out: OutSettings) -> None:
+    """Refuse an output that cannot be written: no folder, no right, no room."""
+    paths = [path for path in (out.file, out.flags) if path is not None]
+    check_writable(*paths)
+    for path in paths:
+        size = 2 * path.stat().st_size if path.exists() else 0
+        free = shutil.disk_usage(path.resolve().parent).free
+        if free < max(size, _LEAST_ROOM):
+            raise InputError(
+                f"there are {free / 1e6:.0f} MB left", where=str(path), remedy="Make room"
+            )
 
 
 def write_tables(
