@@ -20,7 +20,7 @@ from flfl.service.tables import read_source, write_tables
 from flfl.transport import local
 
 
-def in_one_process(coordinator, sites, folder):
+def in_one_process(coordinator, sites, folder, now=None):
     """Carry a network's run here, and write each owner's files into ``folder``.
 
     The sites' own secrets give the same copies, so that the results equal those of separate
@@ -29,6 +29,7 @@ def in_one_process(coordinator, sites, folder):
     Parameters
     ----------
     coordinator, sites : paths of the parties' settings
+    now : seconds since 1970, by which the run's slots are closed
 
     Returns
     -------
@@ -37,7 +38,7 @@ def in_one_process(coordinator, sites, folder):
     settings = read_settings(CoordinatorSettings, coordinator)
     owners = sorted((read_settings(SiteSettings, path) for path in sites), key=lambda s: s.name)
     names = [owner.name for owner in owners]
-    grid = grid_at(settings, time.time())
+    grid = grid_at(settings, time.time() if now is None else now)
     agreement = agreement_of(settings, "", grid)
     sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {owner.name: read_source(owner.readings, grid) for owner in owners}

@@ -4,13 +4,14 @@ Time passes only while the coordinator waits. Messages may be lost, doubled, lat
 a party that is killed is a service object that is left behind, and another one from its folder.
 """
 
+import errno
 import hashlib
 import heapq
 import itertools
 import logging
 import random
 from collections import Counter, deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,11 @@ from flfl.clock import Clock
 from flfl.config import SiteSettings, read_settings
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
+from flfl.io import files
+from flfl.io import write as written
+from flfl.protocol.copy_store import CopyError, CopyStore
+from flfl.protocol.journal import Journal, JournalError
+from flfl.service import files as service_files
 from flfl.service import home, keys
 from flfl.service.coordinator import CoordinatorService, Resting, Setup
 from flfl.service.files import save_bytes
@@ -107,7 +113,7 @@ class SimLink:
 class World:
     """Everything in one folder. ``faults`` are called with the world at their times."""
 
-    def __init__(self, folder, seed=0, names=None, slots=240, per_site=2, run="", missing=0.25):
+    def __init__(self, folder, seed=0, names=None, slots=160, per_site=1, run="", missing=0.25):
         self.folder, self.rng = folder, random.Random(seed)
         self.names = names or [f"site{n}" for n in range(4)]
         self.boots, self.order = itertools.count(), itertools.count()
@@ -163,6 +169,36 @@ class World:
         for n, name in enumerate(self.names):
             mine = self.table.iloc[:, n :: len(self.names)]
             mine.loc[: now - pd.Timedelta(hours=1)].to_csv(self.folder / f"{name}.csv")
+
+    def is_full(self, path):
+        """Whether the disk that a file is on has no room."""
+        return any(str(path).startswith(str(self.folder / name)) for name in self.full)
+
+    def fill_disks(self, patch):
+        """From now on ``full`` (folders) has no room; ``patch(owner, name, value)`` sets it up."""
+        write, append, begin = files.write_files, Journal.append, CopyStore.transaction
+
+        def write_files(writers, **how):
+            if any(self.is_full(path) for path in writers):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(writers, **how)
+
+        def appends(journal, entry):
+            if self.is_full(journal.path):
+                raise JournalError(f"{journal.path}: cannot write (database or disk is full)")
+            append(journal, entry)
+
+        @contextmanager
+        def transaction(store):
+            if self.is_full(store.path):
+                raise CopyError("store damaged", "the disk is full; make room on the disk")
+            with begin(store):
+                yield
+
+        patch(service_files, "write_files", write_files)
+        patch(written, "write_files", write_files)
+        patch(Journal, "append", appends)
+        patch(CopyStore, "transaction", transaction)
 
     # --- the broker
 

@@ -7,6 +7,7 @@ network and run. Where it holds a copy, that one is used, whatever the owner's f
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,9 @@ create trigger block_stays before update on block begin select raise(abort, 'app
 
 create trigger block_kept before delete on block begin select raise(abort, 'append only'); end
 """
+
+
+_MARKER = re.compile(r"[0-9a-f]{32} \d{1,18}\s*")
 
 
 class CopyError(FLFLError):
@@ -153,8 +157,14 @@ class CopyStore:
         if not Path(marker).is_file() or not Path(path).is_file():
             raise _lost("store missing", path)
         store = cls(path)
-        name, _, written = Path(marker).read_text().strip().partition(" ")
-        if store.id != name or store.written < int(written or 0):
+        name, _, written = Path(marker).read_bytes().decode(errors="replace").partition(" ")
+        if not _MARKER.fullmatch(f"{name} {written}"):
+            # Garbage names no store, and says of none that it is missing.
+            Path(marker).replace(f"{marker}.damaged")
+            store._marker = Path(marker)
+            store._mark()
+            return store
+        if store.id != name or store.written < int(written):
             store.close()
             raise _lost("store missing" if store.id != name else "store older", path)
         store._marker = Path(marker)

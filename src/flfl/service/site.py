@@ -653,7 +653,7 @@ def _nothing(made: Recovered, slots: int) -> Recovered:
     return Recovered(*(np.full(shape, np.nan) for _ in vars(made)))
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], clock: Clock | None = None) -> int:
     """``CONFIG [--once]``."""
     path = Path(arguments[0])
     try:
@@ -663,7 +663,7 @@ def main(arguments: list[str]) -> int:
             threadpool_limits(limits=1),
             closing(Home.open(settings, str(path))) as home,
             closing(connect(settings.broker, settings.network, settings.name)) as link,
-            closing(SiteService(home, link)) as service,
+            closing(SiteService(home, link, clock)) as service,
         ):
             signal.signal(signal.SIGTERM, service.stop)
             signal.signal(signal.SIGINT, service.stop)
