@@ -110,12 +110,12 @@ def listening(port, seconds=60):
 
 def finished(seconds=1800):
     """Until the coordinator says that the run is over, well or not."""
-    from flfl.codec import unpack
+    from flfl.service.files import load
 
     until = time.monotonic() + float(seconds)
     while time.monotonic() < until:
         for ended in Path("coordinator-state/runs").glob("*/ended"):
-            if why := unpack(ended.read_bytes())["failed"]:
+            if why := load(ended)["failed"]:
                 sys.exit(f"demo: the run failed: {why}")
             return
         time.sleep(0.2)
@@ -133,12 +133,12 @@ def compare():
     import numpy as np
     from one_process import in_one_process
 
-    from flfl.codec import unpack
     from flfl.protocol.schema import network_to_arrays
+    from flfl.service.files import load
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))
-    _, public = unpack(Path("coordinator-state/network").read_bytes())
+    _, public = load(Path("coordinator-state/network"))
     arrays = network_to_arrays(network).items()
     same = [all(np.array_equal(public[name], array) for name, array in arrays)]
     print(f"demo: all that became public: {_verdict(same[0])}")

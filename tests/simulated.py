@@ -409,10 +409,6 @@ class World:
         path = self.folder / f"{name}-out" / "filled.csv"
         return path.read_bytes() if path.exists() else b""
 
-    def public(self):
-        path = self.folder / "coordinator-state" / "network"
-        return path.read_bytes() if path.exists() else b""
-
     def said(self):
         with suppress(OSError):
             return Path(self.folder / "coordinator.log").read_text()

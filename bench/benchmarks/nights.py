@@ -32,6 +32,7 @@ from flfl.codec import unpack
 from flfl.datasets.catalogue import load_dataset
 from flfl.model.basis import find_regions
 from flfl.service import keys
+from flfl.service.files import load
 
 DAY, AT = 86400, 3.5 * 3600 + 60
 FIRST, AWAY, JOINS, LEAVES = 189, (14, 15, 16), 10, 20
@@ -122,7 +123,7 @@ class Nights:
         path = self.folder / "coordinator-state" / "network"
         if not path.exists():
             return "", 0
-        agreed = unpack(unpack(path.read_bytes())[0])
+        agreed = unpack(load(path)[0])
         grid, number = agreed["grid"], agreed["number"]
         return f"test-{number}-", int(grid["slots"])
 

@@ -23,8 +23,8 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from flfl.codec import unpack
 from flfl.service.agreement import Published
+from flfl.service.files import load, unseal
 from flfl.transport.link import COORDINATOR, Message, Received
 from simulated import World
 
@@ -187,12 +187,13 @@ def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[d
 
 def morning(world: World) -> dict:
     """What the parties have now."""
-    public = world.public()
-    published = Published.from_bytes(public) if public else None
+    path = world.folder / "coordinator-state" / "network"
+    published = Published.from_bytes(unseal(path)) if path.exists() else None
     return {
         "files": {name: world.filled(name) for name in world.names},
         "public": published.digest if published else "",
         "stop": published.network.stop if published else 0,
+        "stops": published.network.stops.tolist() if published else [],
         "here": sorted(world.sites),
         "written": {name: newest(world, name, published) for name in world.names},
     }
@@ -210,12 +211,12 @@ def reasons(world: World) -> list[str]:
     """Why a run was not as it would have been, in words of the services."""
     found = []
     for path in (world.folder / "coordinator-state" / "runs").glob("*/ended"):
-        ended = unpack(path.read_bytes())
+        ended = load(path)
         found += [f"{site}: {why}" for site, why in ended["aside"].items()]
     log = world.said()
     for line in log.splitlines():
         said = json.loads(line)
-        words = ("cannot take part", "cannot go on with run", "does not go on", "left during")
+        words = ("cannot take part: the", "cannot go on with run", "left during")
         if said["level"] in ("warning", "error") and any(w in said["says"] for w in words):
             found.append(said["says"])
     return found
@@ -241,29 +242,30 @@ def one(seed: int, wanted: list[dict]) -> dict:
 def judge(world: World, mornings: list[dict], wanted: list[dict]) -> dict:
     """Same bits, or a refusal that says why."""
     why = reasons(world)
-    wrong, lost = [], []
-    for night, (have, want) in enumerate(zip(mornings, wanted, strict=True)):
-        same = have["public"] == want["public"] and have["files"] == want["files"]
-        if not same and not why:
-            wrong.append(f"night {night}")
-        gone = [
-            name for name in world.names if name not in have["here"] or not have["written"][name]
-        ]
-        # Whoever was set aside or could not take part has been told, and finishes at home.
-        lost += [f"{name} in night {night}" for name in gone if not why]
+    if mornings[-1]["stops"] != wanted[-1]["stops"] and COORDINATOR in world.jumps:
+        why.append("the coordinator's clock was off: other slots had ended by it")
+    pairs = list(zip(mornings, wanted, strict=True))
+    same = all(have[k] == want[k] for have, want in pairs for k in ("public", "files"))
+    lost = [
+        f"{name} in night {night}"
+        for night, have in enumerate(mornings)
+        for name in world.names
+        if name not in have["here"] or not have["written"][name]
+    ]
     last = mornings[-1]
-    quiet = [name for name in last["here"] if not last["written"][name]]
-    lost += [f"{name} after the quiet night" for name in quiet]
+    # Whoever was set aside or could not take part was told so, and finishes at home by morning.
+    lost = lost if not why else [text for text in lost if text.endswith(f"night {NIGHTS - 1}")]
+    lost = [text for text in lost if text.partition(" ")[0] in last["here"]]
     refused = [text for text in world.crashes if "does not start" in text]
     loops = [text for text in world.crashes if text not in refused]
     return {
-        "wrong": wrong,
+        "wrong": [] if same or why else ["other bits, and no reason"],
         "lost": lost,
         "hung": [] if last["stop"] == wanted[-1]["stop"] else [f"{last['stop']} slots"],
         "tracebacks": world.said().count("Traceback"),
         "loops": loops,
-        "same": not why,
-        "why": sorted(set(why))[:5] + refused[:2],
+        "same": same,
+        "why": [] if same else sorted(set(why))[:5] + refused[:2],
     }
 
 

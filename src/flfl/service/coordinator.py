@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from flfl import constants
 from flfl.clock import Clock, Schedule
+from flfl.codec import CodecError
 from flfl.config import CoordinatorSettings, read_settings
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.journal import DurableCoordinator, Journal, JournalError
@@ -38,7 +39,15 @@ from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureServer
 from flfl.service import files
 from flfl.service.agreement import Agreement, AgreementError, Published, from_bytes, to_bytes
-from flfl.service.files import folder_name, load_or_set_aside, save, save_bytes, set_aside
+from flfl.service.files import (
+    folder_name,
+    load_or_set_aside,
+    save,
+    save_bytes,
+    seal,
+    set_aside,
+    unseal,
+)
 from flfl.service.grid import TimeGrid
 from flfl.service.keys import load_roster
 from flfl.service.logs import Metrics, start_logging
@@ -411,13 +420,16 @@ class CoordinatorService:
 
     def _found_again(self) -> dict[str, Any]:
         """The state of a coordinator whose file of it is lost, from the folders of its runs."""
-        runs = []
+        runs: list[Agreement] = []
         for path in (self.settings.state / "runs").glob(f"*/{AGREEMENT}"):
-            with suppress(AgreementError, OSError):
-                agreement = from_bytes(Agreement, path.read_bytes())
-                runs.append((agreement.number, agreement.run))
-        number, run = max(runs, default=(0, ""))
-        return {"number": number, "run": run, "done": 0, "fitted": 0}
+            with suppress(AgreementError, CodecError, OSError):
+                runs.append(from_bytes(Agreement, unseal(path)))
+        last = max(runs, key=lambda agreement: agreement.number, default=None)
+        number, run = (0, "") if last is None else (last.number, last.run)
+        # A run that is still to be gone on with has fitted nothing.
+        over = [one for one in runs if (self._folder(one.run) / ENDED).exists()]
+        anew = (one.grid.slots for one in over if one.addition.fit == Fit.ANEW)
+        return {"number": number, "run": run, "done": 0, "fitted": max(anew, default=0)}
 
     def _save(self, **changes: str | int) -> None:
         save(self.settings.state / STATE, {**self._saved(), **changes})
@@ -436,15 +448,15 @@ class CoordinatorService:
         """All that became public until now; what is damaged is set aside, and sites have it."""
         path = self.settings.state / NETWORK
         try:
-            return Published.from_bytes(path.read_bytes())
+            return Published.from_bytes(unseal(path))
         except FileNotFoundError:
             return None
-        except AgreementError as error:
+        except (AgreementError, CodecError) as error:
             set_aside(path, error)
             return None
 
     def _keep(self, published: Published) -> None:
-        save_bytes(self.settings.state / NETWORK, published.data)
+        seal(self.settings.state / NETWORK, published.data)
         if published.agreement.addition.fit == Fit.ANEW:
             self._save(fitted=published.network.stop)
 
@@ -458,8 +470,8 @@ class CoordinatorService:
         if (folder := self._interrupted_folder()) is None:
             return None
         try:
-            agreement = from_bytes(Agreement, (folder / AGREEMENT).read_bytes())
-        except AgreementError as error:
+            agreement = from_bytes(Agreement, unseal(folder / AGREEMENT))
+        except (AgreementError, CodecError) as error:
             set_aside(folder / AGREEMENT, error)
             return None
         _LOG.info("going on with run %s", agreement.run)
@@ -538,11 +550,11 @@ class CoordinatorService:
                 plan=replace(agreement.plan, box=before.plan.box), keep=how.keep, first=how.first,
                 fit=int(how.fit),
             )  # fmt: skip
-            save_bytes(self._folder(agreement.run) / HISTORY, kept.data)
+            seal(self._folder(agreement.run) / HISTORY, kept.data)
             for site in ready:
                 if gathering.holds[site][0] != kept.digest:
                     self.link.tell(site, Message("history", "", {"digest": kept.digest}, kept.data))
-        save_bytes(self._folder(agreement.run) / AGREEMENT, to_bytes(agreement))
+        seal(self._folder(agreement.run) / AGREEMENT, to_bytes(agreement))
         self._save(number=number, run=agreement.run)
         return agreement
 
@@ -559,7 +571,7 @@ class CoordinatorService:
             _LOG.warning("the history up to slot %d is lost here: asking the sites for it", stop)
             for site in (name for name in ready if gathering.holds[name][0] == digest):
                 if (given := self._ask_for(site, digest)) is not None:
-                    save_bytes(self.settings.state / NETWORK, given.data)
+                    seal(self.settings.state / NETWORK, given.data)
                     return given
         if newer:
             raise FLFLError(
@@ -619,7 +631,7 @@ class CoordinatorService:
 
         positions, history, earlier = agreement.grid.positions(), b"", None
         if agreement.history:
-            history = (folder / HISTORY).read_bytes()
+            history = unseal(folder / HISTORY)
             before = Published.from_bytes(history)
             if before.digest != agreement.history:
                 raise AgreementError("the history is not the one that was agreed on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from flfl.errors import InputError, explained
 from flfl.io.files import write_files
 
 _LOG = logging.getLogger("flfl.state")
+_HASH = 32
 
 try:
     import fcntl
@@ -65,15 +67,28 @@ def save_bytes(path: Path, data: bytes) -> None:
     write_files({path: lambda file: file.write(data) and None}, private=True)
 
 
+def seal(path: Path, data: bytes) -> None:
+    """Write bytes of the state, with their hash; all of them or nothing."""
+    save_bytes(path, hashlib.sha256(data).digest() + data)
+
+
+def unseal(path: Path) -> bytes:
+    """The bytes back; a :class:`CodecError` where one of them has changed."""
+    kept = path.read_bytes()
+    if hashlib.sha256(data := kept[_HASH:]).digest() != kept[:_HASH]:
+        raise CodecError("it is not as it was written")
+    return data
+
+
 def save(path: Path, value: Any) -> None:
     """Write a value of :mod:`flfl.codec` into a private file; all of it or nothing."""
-    save_bytes(path, pack(value))
+    seal(path, pack(value))
 
 
 def load(path: Path) -> Any:
     """The value back, None where there is no such file."""
     try:
-        return unpack(path.read_bytes())
+        return unpack(unseal(path))
     except FileNotFoundError:
         return None
     except (OSError, CodecError) as error:

@@ -59,7 +59,9 @@ from flfl.service.files import (
     load_or_set_aside,
     save,
     save_bytes,
+    seal,
     set_aside,
+    unseal,
 )
 from flfl.service.grid import TimeGrid
 from flfl.service.home import SECRET, Home, Snapshot, effort_of, floor_of, secret, table_of
@@ -75,8 +77,6 @@ JOURNAL, WRITTEN, NETWORK, RESULT, LACKING = "journal", "written", "network", "r
 CANNOT_WRITE = "it cannot write what it must keep; its own log says why"
 _RETRY, _LONGEST_RETRY = 1.0, 300.0
 """Seconds until what could not be written is tried again; doubled each time."""
-_AHEAD = 3600.0
-"""Seconds by which the clocks of two parties may differ, beyond the network's grace."""
 _KEPT_RUNS = 30
 """Folders of runs that are kept."""
 
@@ -285,7 +285,8 @@ class SiteService:
     def _check_call(self, message: Message) -> None:
         """Refuse a call to a run that this site could have no part in."""
         grid = from_bytes(TimeGrid, message.data)
-        if grid.end > self.clock.now() + _AHEAD:
+        # The network's grace is the room that parties' clocks have.
+        if grid.end > self.clock.now():
             raise AgreementError(
                 "the run's times have not ended by this site's clock; check both clocks"
             )
@@ -316,10 +317,10 @@ class SiteService:
         """All that became public, as far as this site has it; the coordinator has it, too."""
         path = self.settings.state / NETWORK
         try:
-            return Published.from_bytes(path.read_bytes())
+            return Published.from_bytes(unseal(path))
         except FileNotFoundError:
             return None
-        except AgreementError as error:
+        except (AgreementError, CodecError) as error:
             set_aside(path, error)
             return None
 
@@ -332,7 +333,7 @@ class SiteService:
             run = path.parent.name
             with self._surviving():
                 try:
-                    agreement = from_bytes(Agreement, (path.parent / AGREEMENT).read_bytes())
+                    agreement = from_bytes(Agreement, unseal(path.parent / AGREEMENT))
                     run = agreement.run
                     self._check_terms(agreement)
                     self.state = self._begin(agreement)
@@ -342,7 +343,7 @@ class SiteService:
                     self._leave_damaged(path, run, error)
         if isinstance(self.state, Waiting):
             with suppress(OSError, CodecError):
-                message = Message.from_bytes((self.settings.state / LACKING).read_bytes())
+                message = Message.from_bytes(unseal(self.settings.state / LACKING))
                 self.state = Lacking(message, str(message.about.get("lacks", "")))
 
     def _leave_damaged(self, journal: Path, run: str, error: Exception) -> None:
@@ -388,9 +389,9 @@ class SiteService:
         self._tidy(folder)
         if taken is not None and not (folder / AGREEMENT).exists():
             if history is not None:
-                save_bytes(folder / HISTORY, history.data)
+                seal(folder / HISTORY, history.data)
             save(folder / READINGS, vars(taken))
-            save_bytes(folder / AGREEMENT, to_bytes(agreement))
+            seal(folder / AGREEMENT, to_bytes(agreement))
         return self._begin(agreement)
 
     def _tidy(self, folder: Path) -> None:
@@ -418,7 +419,7 @@ class SiteService:
         """Ask for what became public, and act on the announcement when it is here."""
         about = {**message.about, "lacks": digest}
         waiting = Message(message.kind, message.run, about, message.data)
-        save_bytes(self.settings.state / LACKING, waiting.to_bytes())
+        seal(self.settings.state / LACKING, waiting.to_bytes())
         self._ask_for(digest)
         return Lacking(waiting, digest)
 
@@ -435,7 +436,7 @@ class SiteService:
             if given.network.stop < kept.network.stop:
                 raise AgreementError("what was published is older than what this site keeps")
             kept.check_continued(given.agreement)
-        save_bytes(self.settings.state / NETWORK, given.data)
+        seal(self.settings.state / NETWORK, given.data)
         if not isinstance(state, Lacking) or given.digest != state.digest:
             return state
         (self.settings.state / LACKING).unlink(missing_ok=True)
@@ -464,7 +465,7 @@ class SiteService:
         table = table_of(self._readings(agreement), name, agreement)
         earlier = None
         if agreement.history:
-            earlier = Published.from_bytes((folder / HISTORY).read_bytes()).network
+            earlier = Published.from_bytes(unseal(folder / HISTORY)).network
         # Clean readings with the copier on one side, messages on the other.
         owner = Owner(table, self.home.copier, floor_of(self.settings))
         client = Client(owner, agreement.plan, security, earlier=earlier)
@@ -508,7 +509,7 @@ class SiteService:
         agreement, client = state.agreement, state.client
         if not isinstance(state, Finished):
             published = Published(agreement, client.network)
-            save_bytes(self.settings.state / NETWORK, published.data)
+            seal(self.settings.state / NETWORK, published.data)
             if not (self._folder(agreement.run) / WRITTEN).exists():
                 taken, last = self._readings(agreement), self._last()
                 if last is None or last.run != agreement.run:
@@ -585,7 +586,7 @@ class SiteService:
                 given = Published.from_bytes(message.data)
                 if given.digest != digest:
                     raise AgreementError("what was published is another run than it says")
-                save_bytes(self.settings.state / NETWORK, given.data)
+                seal(self.settings.state / NETWORK, given.data)
             kept = self._kept()
             if kept is None or kept.digest != digest:
                 return self._lack(message, digest)
