@@ -5,10 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flfl.model import loadings
+from flfl.model.transforms import fit_offsets, season_rows
 from flfl.protocol import network as net
+from flfl.protocol.copy_store import CopyStore
+from flfl.protocol.owner import digests
 from flfl.protocol.plan import Addition, Fit
 from flfl.protocol.schema import network_from_arrays, network_to_arrays
-from worlds import NAMES, PLAN, TARGET, Federation, federation, table
+from worlds import NAMES, PLAN, TARGET, Federation, copy_of, federation, table
 
 PLAIN = replace(PLAN, pilot=0.0)
 
@@ -33,8 +37,6 @@ def first():
 
 
 def stores_of(run):
-    from worlds import copy_of
-
     return {name: copy_of(store, None) for name, store in run.stores.items()}
 
 
@@ -132,3 +134,42 @@ def test_what_is_older_than_is_kept_is_forgotten_by_all(first):
     assert {run.client(name).network.digest for name in NAMES} == {run.network.digest}
     again = night(run.network, run.stores, 348, keep=120, first=300, fit=Fit.KEPT).carry()
     assert (again.network.first, again.network.stop) == (120, 348)
+
+
+def parts(run, stores):
+    """The sums as they follow from everybody's copies and the public units."""
+    network = run.network
+    rows, slots = season_rows(network.positions, network.season), np.arange(network.stop)
+    copies = np.full((len(network.sensors), network.stop), np.nan)
+    row_of = {digest.tobytes(): n for n, digest in enumerate(network.sensors)}
+    for name, store in stores.items():
+        t = table(name, n=network.stop)
+        for sensor, digest in zip(t.ids, digests(t.ids), strict=True):
+            if digest.tobytes() in row_of:
+                copies[row_of[digest.tobytes()]] = store.read(sensor, t.instants)[0]
+    J = np.isfinite(copies) & (slots < network.units_stop[:, None])
+    offset = fit_offsets(np.where(J, copies, 0.0), J.astype(float), rows) @ rows[:, slots]
+    X = np.where(network.known, (np.nan_to_num(copies) - offset) / network.scale, 0.0)
+    return loadings.released(X, network.weights, network.phi, network.numbers)
+
+
+def test_the_sums_follow_from_the_copies_and_the_public_units_whoever_joins_or_is_away():
+    names = ("a", "b", "c")
+    run = Federation({n: table(n, n=300) for n in names}, PLAIN, secure=False).carry()
+    stores = run.stores
+    plans = [  # who is there, until which slot, and how
+        (NAMES, 310, Fit.KEPT), (("a", "c", "d"), 320, Fit.KEPT), (NAMES, 330, Fit.ANEW),
+        (("b", "c", "d"), 340, Fit.ANEW), (NAMES, 350, Fit.KEPT),
+    ]  # fmt: skip
+    for here, n, fit in plans:
+        tables = {name: table(name, n=n) for name in here}
+        if "d" in tables:  # a newcomer whose second sensor is silent at first
+            silent = tables["d"].known.copy()
+            silent[1, :312] = False
+            tables["d"] = replace(tables["d"], known=silent)
+        for name in here:
+            stores.setdefault(name, CopyStore())
+        used = {name: stores[name] for name in here}
+        how = Addition(0, 200 if fit == Fit.KEPT else 0, fit)
+        run = Federation(tables, PLAIN, False, used, run.network, addition=how).carry()
+        np.testing.assert_allclose(run.network.z, parts(run, stores), atol=1e-6)

@@ -171,14 +171,7 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Where there are copies in a stretch, and how noisy they are."""
     network, units, stretch = check_publish(state, body)
     rows, there = season_rows(state.run.positions, units[1]), np.isfinite(out.copies)
-    then, slots = np.full((len(there), 1), stretch.stop), np.arange(there.shape[1])
-    if network is not None:
-        ids = [row.tobytes() for row in network.sensors]
-        stop_of = dict(zip(ids, network.units_stop.tolist(), strict=True))
-        for n, row in enumerate(out.sensors):
-            at = stop_of.get(row.tobytes(), 0)
-            # A store that was lost has no copies of then: its sensors begin anew.
-            then[n] = at if there[n, :at].any() else stretch.stop
+    then, slots = _units_stops(state, network, out, stretch), np.arange(there.shape[1])
     moves = _moving(state, out.sensors)
     earlier, now = (
         fit_offsets(np.where(J, out.copies, 0.0), J.astype(float), rows)
@@ -205,6 +198,27 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     )
     answer: Answer = {**schema.facts_to_wire(facts)}
     return Published(state.run, state.seen, network, units, now, facts), answer
+
+
+def _units_stops(state: State, network: Network | None, out: Outgoing, stretch: slice) -> Index:
+    """Before which slot the copies are that centre and season are taken from (m, 1)."""
+    there, whole = np.isfinite(out.copies), state.run.earlier or network
+    then = np.full((len(there), 1), stretch.stop)
+    if network is None or whole is None:
+        return then
+    ids = [row.tobytes() for row in network.sensors]
+    stop_of = dict(zip(ids, network.units_stop.tolist(), strict=True))
+    ends = whole.first + whole.stops
+    for n, row in enumerate(out.sensors):
+        at = stop_of.get(row.tobytes(), 0)
+        if there[n, :at].any():
+            then[n] = at
+        elif there[n].any():
+            # A store that was lost has no copies of then: its sensors begin anew, with the stretch
+            # of their first copy.
+            stop = np.searchsorted(ends, np.argmax(there[n]), side="right")
+            then[n] = ends[stop] if stop < len(ends) else stretch.stop
+    return then
 
 
 def _moving(state: State, sensors: Index) -> Mask:

@@ -88,7 +88,8 @@ class Network:
     transform: str
     season: int
     positions: Array  # (N or more,) elapsed steps of the slots
-    units_stop: Index  # (M,) centre and season are those of a sensor's copies before this slot
+    units_stop: Index  # (M,) centre and season are those of a sensor's copies before this slot,
+    # 0 for one that has no copy in the release
     stops: Index  # (S,) the slot after each stretch
     sigma: Array  # (M, S) added error of each sensor in each stretch
     known: Mask  # (M, N) where copies are in the release
@@ -331,14 +332,15 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
         change = grown.known * (shift @ season) / network.scale
         z = z - loadings.released(change, grown.weights, grown.phi, network.numbers)
     numbers = numbers_of(known, site, network.plan.share, K)
-    # The others keep the units that their part of the release is in.
-    anew = (np.arange(M) >= had) | shift.any(axis=1)
+    # The others keep the units that their part of the release is in; without one there are none.
+    units_stop = _longer(network.units_stop, M)
+    anew = shift.any(axis=1) | ((units_stop == 0) & known.any(axis=1))
     P, r = network.P, network.r
     if P.size:  # newcomers have no loadings before they fit them
         P, r = _longer(P, M), np.concatenate([r, _first_residuals(grown)[had:]])
     return replace(
         grown,
-        units_stop=np.where(anew, network.stop + L, _longer(network.units_stop, M)),
+        units_stop=np.where(anew, network.stop + L, units_stop),
         stops=np.append(network.stops, N + L),
         sigma=np.column_stack([_longer(network.sigma, M), sigma]),
         known=np.concatenate([grown.known, known], axis=1),
