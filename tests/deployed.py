@@ -253,6 +253,13 @@ class Deployment:
         self.processes[name].kill()
         self.processes[name].join()
 
+    def signal(self, name, number):
+        """Send a signal to a party, if it is there."""
+        process = self.processes.get(name)
+        if process is not None and process.exitcode is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
     def supervise(self, seconds, restart_after=0.0):
         """Start again whoever was killed, until all have ended; their exit codes."""
         until, died = time.monotonic() + seconds, {}

@@ -324,7 +324,7 @@ class World:
         """Let time pass until the coordinator has something to read."""
         self.strike(COORDINATOR)
         resting = self.coordinator is not None and isinstance(self.coordinator.state, Resting)
-        end = self.time + (60.0 if resting and self.coordinator._claimed else seconds)
+        end = self.time + (300.0 if resting and self.coordinator._claimed else seconds)
         while True:
             if link.inbox and link.connected:
                 return link.inbox.popleft()
