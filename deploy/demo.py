@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from contextlib import closing, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 SITES = os.environ.get("DEMO_SITES", "north south east west").split()
@@ -45,7 +46,7 @@ def settings(engine):
             text = (
                 f'network = "demo"\nstate = "coordinator-state"\n{carried}'
                 '[sites]\nroster = "keys/roster.json"\n'
-                f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nslots = {SLOTS}\n'
+                f'[grid]\nstart = "2024-01-01"\nstep = "1h"\nstop = "{_stop()}"\n'
                 '[map]\nsensors = "sensors.csv"\n'
                 f"[deadlines]\ngather_within = 300\nanswer_within = 120\n{report}"
             )
@@ -58,6 +59,12 @@ def settings(engine):
             )
         Path(f"{name}.toml").write_text(text)
     print(port)
+
+
+def _stop():
+    """The last slot."""
+    last = datetime(2024, 1, 1) + timedelta(hours=SLOTS - 1)
+    return last.isoformat(timespec="minutes")
 
 
 def _free_port():
@@ -103,12 +110,12 @@ def listening(port, seconds=60):
 
 def finished(seconds=1800):
     """Until the coordinator says that the run is over, well or not."""
-    from flfl.codec import unpack
+    from flfl.service.files import load
 
     until = time.monotonic() + float(seconds)
     while time.monotonic() < until:
         for ended in Path("coordinator-state/runs").glob("*/ended"):
-            if why := unpack(ended.read_bytes())["failed"]:
+            if why := load(ended)["failed"]:
                 sys.exit(f"demo: the run failed: {why}")
             return
         time.sleep(0.2)
@@ -126,12 +133,12 @@ def compare():
     import numpy as np
     from one_process import in_one_process
 
-    from flfl.codec import unpack
     from flfl.protocol.schema import network_to_arrays
+    from flfl.service.files import load
 
     paths = [Path(f"{site}.toml") for site in SITES]
     network, _ = in_one_process(Path("coordinator.toml"), paths, Path("one-process"))
-    public = unpack(next(Path("coordinator-state/runs").glob("*/network")).read_bytes())
+    _, public = load(Path("coordinator-state/network"))
     arrays = network_to_arrays(network).items()
     same = [all(np.array_equal(public[name], array) for name, array in arrays)]
     print(f"demo: all that became public: {_verdict(same[0])}")

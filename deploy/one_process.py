@@ -1,5 +1,6 @@
 """A network's run in one process that holds all readings, to compare with: for tests and demos."""
 
+import time
 from pathlib import Path
 
 from flfl.config import CoordinatorSettings, SiteSettings, read_settings
@@ -14,12 +15,12 @@ from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
 from flfl.service import home
-from flfl.service.plan import agreement_of
+from flfl.service.plan import agreement_of, grid_at
 from flfl.service.tables import read_source, write_tables
 from flfl.transport import local
 
 
-def in_one_process(coordinator, sites, folder):
+def in_one_process(coordinator, sites, folder, now=None):
     """Carry a network's run here, and write each owner's files into ``folder``.
 
     The sites' own secrets give the same copies, so that the results equal those of separate
@@ -28,6 +29,7 @@ def in_one_process(coordinator, sites, folder):
     Parameters
     ----------
     coordinator, sites : paths of the parties' settings
+    now : seconds since 1970, by which the run's slots are closed
 
     Returns
     -------
@@ -36,8 +38,8 @@ def in_one_process(coordinator, sites, folder):
     settings = read_settings(CoordinatorSettings, coordinator)
     owners = sorted((read_settings(SiteSettings, path) for path in sites), key=lambda s: s.name)
     names = [owner.name for owner in owners]
-    agreement = agreement_of(settings, "")
-    grid = agreement.grid
+    grid = grid_at(settings, time.time() if now is None else now)
+    agreement = agreement_of(settings, "", grid)
     sums, hiding = local.secure(names) if settings.run.secure else (None, {})
     taken = {owner.name: read_source(owner.readings, grid) for owner in owners}
     clients, traffic, once = {}, Traffic(), together()

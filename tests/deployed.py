@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from broker import Mosquitto
+from flfl.clock import Clock
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import FLFLError
 from flfl.protocol.journal import Journal
@@ -54,8 +55,8 @@ _FORKS.set_forkserver_preload(
 )
 
 
-def run_party(path, name, fault):
-    """One party's process."""
+def run_party(path, name, fault, clock=None):
+    """One party's process; ``clock`` is a file that says what time it is, for many nights."""
     sys.stderr = Path(path).with_suffix(".err").open("a", buffering=1)
     if fault is not None and fault[0] == "disk full":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -66,25 +67,23 @@ def run_party(path, name, fault):
     elif fault is not None:
         arm(*fault)
     try:
-        sys.exit(coordinate(Path(path)) if name == "coordinator" else take_part(path))
+        told = None if clock is None else Clock(now=lambda: float(Path(clock).read_text()))
+        if name == "coordinator":
+            sys.exit(coordinate(Path(path), told))
+        sys.exit(main([path] if told else [path, "--once"], told))
     except (FLFLError, OSError) as error:
         sys.stderr.write(f"flfl: {error}\n")
         sys.exit(1)
 
 
-def coordinate(path):
+def coordinate(path, clock=None):
     """As the command does."""
     with closing(Setup.open(path)) as setup:
         settings = setup.settings
         with closing(connect(settings.broker, settings.network, "coordinator")) as link:
-            service = CoordinatorService(setup, link)
+            service = CoordinatorService(setup, link, clock)
             signal.signal(signal.SIGTERM, service.stop)
             return service.serve()
-
-
-def take_part(path):
-    """As the command does."""
-    return main([path, "--once"])
 
 
 def arm(point, count):
@@ -149,13 +148,16 @@ class Deployment:
         secure=True,
         answer_within=60,
         broker=True,
+        grid="",
     ):
         self.folder, self.data, self.tls = folder, data or pooled(), tls
         self.names = sorted(set(self.data[2]))
         self.keys = folder / "keys"
-        self.processes, self.restarts = {}, {}
+        self.processes, self.restarts, self.clock = {}, {}, None
         self.run, self.deadlines, self.secure = run, deadlines, secure
         self.proxy, self.answer_within = {}, answer_within
+        last = self.data[0].index[-1]
+        self.grid = grid or f'start = "{START}"\nstep = "{STEP}"\nstop = "{last}"'
         keys.make_authority(self.keys, "test")
         keys.make_certificate(self.keys, "broker", hosts=["localhost", "127.0.0.1"])
         keys.make_certificate(self.keys, "coordinator")
@@ -212,12 +214,11 @@ class Deployment:
         )  # fmt: skip
 
     def write_configs(self):
-        slots = len(self.data[0])
         (self.folder / "coordinator.toml").write_text(
             'network = "test"\nstate = "coordinator-state"\n'
             f"{self._broker_section('coordinator')}\n"
             f'[sites]\nroster = "keys/roster.json"\n'
-            f'[grid]\nstart = "{START}"\nstep = "{STEP}"\nslots = {slots}\n'
+            f"[grid]\n{self.grid}\n"
             f'[map]\nsensors = "sensors.csv"\n'
             f"[run]\nsecure = {str(self.secure).lower()}\n{self.run}\n"
             f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
@@ -242,7 +243,7 @@ class Deployment:
         """Start parties as processes of their own; ``fault`` is where they kill themselves."""
         for name in parties or ("coordinator", *self.names):
             self.processes[name] = _FORKS.Process(
-                target=run_party, args=(str(self.folder / f"{name}.toml"), name, fault)
+                target=run_party, args=(str(self.folder / f"{name}.toml"), name, fault, self.clock)
             )
             self.processes[name].start()
         return self
@@ -251,6 +252,13 @@ class Deployment:
         """kill -9."""
         self.processes[name].kill()
         self.processes[name].join()
+
+    def signal(self, name, number):
+        """Send a signal to a party, if it is there."""
+        process = self.processes.get(name)
+        if process is not None and process.exitcode is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     def supervise(self, seconds, restart_after=0.0):
         """Start again whoever was killed, until all have ended; their exit codes."""
@@ -307,8 +315,7 @@ class Deployment:
 
     def shared(self):
         """What the last run made public."""
-        paths = (self.folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-        return load(max(paths, key=lambda path: path.stat().st_mtime))
+        return shared(self.folder)
 
     def close(self):
         for process in self.processes.values():
@@ -334,12 +341,17 @@ def in_process(data, folder, **settings):
     return network_to_arrays(network), files
 
 
+def shared(folder):
+    """All that became public, as the coordinator keeps it."""
+    _, arrays = load(folder / "coordinator-state" / NETWORK)
+    return arrays
+
+
 def check(folder, wanted):
     """A network's folder holds the public state and the files that are wanted, bit for bit."""
     arrays, files = wanted
-    paths = (folder / "coordinator-state" / "runs").glob(f"*/{NETWORK}")
-    shared = load(max(paths, key=lambda path: path.stat().st_mtime))
+    public = shared(folder)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(shared[name], array)
+        np.testing.assert_array_equal(public[name], array)
     for name, data in files.items():
         assert (folder / f"{name}-filled.csv").read_bytes() == data, name

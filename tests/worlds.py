@@ -1,7 +1,6 @@
 """Two worlds that differ in one owner's clean readings and in nothing else, and a coordinator that
 may ask anything."""
 
-import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,9 +12,10 @@ from flfl.protocol.client import Client
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.messages import Answer, Question, decode, encode
+from flfl.protocol.network import of_the_absent
 from flfl.protocol.owner import Owner, Table, digests
-from flfl.protocol.plan import Plan
-from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text
+from flfl.protocol.plan import Addition, Plan
+from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, to_words
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
@@ -96,12 +96,12 @@ def owner(t, store=None, added=None, owner_type=Owner, copier=None):
     return owner_type(t, copier, added or AddedError())
 
 
-def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True):
+def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True, earlier=None):
     name = made.table.name
     hiding = None
     if secure:
         hiding = SecureClient(name, IDENTITIES[name], ROSTER, secret(name + " sums"))
-    client = client_type(made, plan, SIGNERS[name] if signed else None)
+    client = client_type(made, plan, SIGNERS[name] if signed else None, earlier=earlier)
     return Site(name, client, PROTOCOL, hiding)
 
 
@@ -168,19 +168,24 @@ class Federation:
     stores: dict = field(default_factory=dict)
     earlier: object = None
     added: dict = field(default_factory=dict)
+    addition: Addition = field(default_factory=Addition)
 
     def __post_init__(self):
         for name in self.tables:
             self.stores.setdefault(name, CopyStore())
         self.sites = {
-            name: site_of(owner(t, self.stores[name], self.added.get(name)), self.plan, self.secure)
+            name: site_of(
+                owner(t, self.stores[name], self.added.get(name)), self.plan, self.secure,
+                earlier=self.earlier,
+            )
             for name, t in self.tables.items()
-        }
+        }  # fmt: skip
         self.traffic, self.told, self.said = Traffic(), [], []
         positions = next(iter(self.tables.values())).positions
         self.run = Coordination(
-            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify
-        )
+            self.plan, positions, self.traffic, self.earlier, verify=ROSTER.verify,
+            addition=self.addition,
+        )  # fmt: skip
         sums = SecureServer(ROSTER, "run") if self.secure else None
         self.coordinator = Coordinator(
             self.run.program(), PROTOCOL, list(self.tables), self.run.sizes, security=sums
@@ -264,7 +269,7 @@ class Hostile:
         got = dict(decode(Answer, answer, PROTOCOL, {}).body)
         self.answered.append(self.kind)
         if self.kind == "resume":
-            self.stop = self.network.n_slots
+            self.stop = self.network.stop
         elif self.kind == "publish":
             self.mine, self.stop = got, int(self.body["stop"])
             self.length = self.stop - int(self.body["start"])
@@ -281,11 +286,10 @@ class Hostile:
         return {}
 
     def _resume(self, wild):
-        arrays = copy.deepcopy(self.earlier)
-        for name in ("places", "error", "sigma", "z", "P", "r", "A", "S") if wild else ():
-            spoilt = self.rng.random(arrays[name].shape) < 0.02 * wild
-            arrays[name][spoilt] *= self.rng.choice([0.0, -1.0, 2.0, 1e6], spoilt.sum())
-        return arrays
+        rng, N = self.rng, self.earlier.stop
+        keep, first = sorted(rng.integers(-1, N + 2, 2)) if rng.random() < wild else (0, N // 2)
+        digest = to_words(self.earlier.digest) + int(rng.random() < wild / 4)
+        return {"digest": digest, "keep": keep, "first": first, "fit": int(rng.integers(0, 3))}
 
     def _publish(self, wild):
         stop = int(self.rng.integers(self.stop + 1, max(self.n_slots, self.stop + 1) + 1))
@@ -338,7 +342,8 @@ class Hostile:
     def _refit(self, wild):
         network, rng = self.network, self.rng
         if network is None or not hasattr(self, "P") or len(network.P) != len(network.site):
-            return {"P": np.zeros((2, 1)), "r": np.ones(2), "signatures": np.zeros((1, 8), int)}
+            none = {"present": np.ones(1), "signatures": np.zeros((1, 8), int)}
+            return {"P": np.zeros((2, 1)), "r": np.ones(2), **none}
         P, r, signatures = network.P.copy(), network.r.copy(), []
         for name in network.names:
             rows = network.rows(name)
@@ -354,6 +359,10 @@ class Hostile:
             signatures.append(self.signature if name == TARGET else self._sign(name, part))
         if rng.random() < wild / 4:
             P[rng.integers(len(P))] *= rng.choice([0.0, 1e9, -1.0])
-        return {"P": P, "r": r, "signatures": np.array(signatures)}
+        here = np.ones(len(signatures), int)
+        away = network.site < 0
+        if away.any() and not away.all():
+            P[away] = of_the_absent(network, P, away, self._client.state.run.fit)
+        return {"P": P, "r": r, "present": here, "signatures": np.array(signatures)}
 
     _finish = _refit

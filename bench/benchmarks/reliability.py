@@ -4,8 +4,9 @@
     python bench/benchmarks/reliability.py --table reliability.jsonl
 
 A schedule is one run of a coordinator and four sites over a real Mosquitto with TLS and secure
-sums, with one to three faults (:func:`draw`). A killed party is started again, as systemd would.
-Its seed alone decides a schedule; when exactly a fault strikes is up to the machine.
+sums, with one to three faults (:func:`draw`): kills, stops, cuts, the broker's end, full disks,
+damaged state, clocks that are off, hostile messages. A killed party is started again, as systemd
+would. Its seed alone decides a schedule; when exactly a fault strikes is up to the machine.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -26,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 import numpy as np
 
 from deployed import Deployment, in_process, pooled
+from flfl.service.files import load
 from noise import Noise
 from proxy import Proxy
 
@@ -47,7 +50,8 @@ def draw(seed: int) -> list[dict]:
     for _ in range(rng.choice((1, 1, 2, 3))):
         kind = rng.choice(
             ("kill site", "kill site", "kill coordinator", "kill coordinator", "kill broker",
-             "cut sending", "cut receiving", "cut waiting", "stall", "delay", "noise")
+             "cut sending", "cut receiving", "cut waiting", "stall", "delay", "noise", "stop",
+             "disk full", "damage", "clock")
         )  # fmt: skip
         fault = {"kind": kind, "party": f"site{rng.randrange(4)}"}
         if kind == "kill site":
@@ -57,6 +61,15 @@ def draw(seed: int) -> list[dict]:
         elif kind == "kill coordinator":
             fault |= {"point": rng.choice(COORDINATOR_POINTS), "count": rng.randint(1, 70)}
             fault["party"] = "coordinator"
+        elif kind == "disk full":
+            fault |= {"bytes": rng.randint(20_000, 120_000), "at": rng.uniform(2.0, 8.0)}
+            fault["party"] = rng.choice((fault["party"], "coordinator"))
+        elif kind == "clock":
+            fault |= {"off": rng.choice((-1, 1)) * rng.choice((3600.0, 86400.0, 3.2e7))}
+            fault["party"] = rng.choice((fault["party"], "coordinator"))
+        elif kind in ("stop", "damage"):
+            fault |= {"at": rng.uniform(0.0, 4.0), "seconds": rng.uniform(0.5, 12), "seed": seed}
+            fault["party"] = rng.choice((fault["party"], "coordinator"))
         elif kind in ("cut sending", "cut receiving"):
             fault |= {"bytes": rng.randint(1, 80_000), "seconds": rng.uniform(0.2, 4)}
             fault["party"] = rng.choice((fault["party"], "coordinator"))
@@ -81,8 +94,42 @@ def strike(deployment: Deployment, proxies: dict, fault: dict) -> None:
         proxy.stall(fault["seconds"])
     elif fault["kind"] == "delay":
         proxy.delay = 0.02
+    elif fault["kind"] == "stop":
+        deployment.signal(fault["party"], signal.SIGSTOP)
+        time.sleep(fault["seconds"])
+        deployment.signal(fault["party"], signal.SIGCONT)
+    elif fault["kind"] == "disk full":
+        # The limit is that of the process: another one has room.
+        deployment.signal(fault["party"], signal.SIGKILL)
+    elif fault["kind"] == "damage":
+        damage(deployment, fault)
     elif fault["kind"] == "noise":
         Noise(deployment, fault["party"]).make(fault["seconds"])
+
+
+def damage(deployment: Deployment, fault: dict) -> None:
+    """Change some bytes of a file of a party's state, and kill the party."""
+    rng = random.Random(fault["seed"])
+    state = deployment.folder / f"{fault['party']}-state"
+    names = (
+        "state",
+        "network",
+        "called",
+        "result",
+        "agreement",
+        "journal",
+        "readings",
+        "copies.id",
+    )
+    found = [path for path in state.rglob("*") if path.name in names]
+    deployment.signal(fault["party"], signal.SIGKILL)
+    if found:
+        path = rng.choice(sorted(found))
+        data = bytearray(path.read_bytes())
+        for _ in range(20 if data else 0):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(bytes(data))
+        fault["file"] = path.name
 
 
 def one(seed: int, wanted: tuple, data: tuple) -> dict:
@@ -105,6 +152,10 @@ def one(seed: int, wanted: tuple, data: tuple) -> dict:
                 proxies[fault["party"]].cut_after(fault["bytes"], direction, fault["seconds"])
             elif "point" in fault:
                 armed[fault["party"]] = (fault["point"], fault["count"])
+            elif fault["kind"] == "disk full":
+                armed[fault["party"]] = ("disk full", fault["bytes"])
+            elif fault["kind"] == "clock":
+                armed[fault["party"]] = ("clock", fault["off"])
         for name in ("coordinator", *deployment.names):
             deployment.start(name, fault=armed.get(name))
         for fault in faults:
@@ -144,8 +195,23 @@ def judge(deployment: Deployment, wanted: tuple, codes: dict) -> dict:
         shared = deployment.shared()
         if not all(np.array_equal(shared[key], array) for key, array in model.items()):
             wrong.append("the shared model")
-    right = not (hung or failed or wrong or lost)
-    return {"right": right, "wrong": wrong, "lost": lost, "hung": hung, "failed": failed}
+    why = reasons(deployment)
+    if why:  # a refusal that says why: the others' results are there, and are of one run
+        wrong, lost = [], [name for name in lost if not any(name in text for text in why)]
+    tracebacks = sum(
+        path.read_text().count("Traceback")
+        for end in ("log", "err")
+        for path in deployment.folder.glob(f"*.{end}")
+    )
+    right = not (hung or failed or wrong or lost or tracebacks)
+    judged = {"wrong": wrong, "lost": lost, "hung": hung, "failed": failed}
+    return {"right": right, **judged, "tracebacks": tracebacks, "why": why}
+
+
+def reasons(deployment: Deployment) -> list[str]:
+    """Why somebody was set aside."""
+    runs = (deployment.folder / "coordinator-state" / "runs").glob("*/ended")
+    return [f"{site}: {why}" for path in runs for site, why in load(path)["aside"].items()]
 
 
 def table(path: Path) -> None:
@@ -156,19 +222,22 @@ def table(path: Path) -> None:
         for kind in {*row["faults"], "all"}:
             count = by_kind[kind]
             count["schedules"] += 1
-            for word in ("wrong", "lost", "hung", "failed"):
+            count["refused"] += bool(row["why"])
+            for word in ("wrong", "lost", "hung", "failed", "tracebacks"):
                 count[word] += bool(row.get(word))
             count["struck"] += bool(row["struck"])
             count["seconds"] = max(count["seconds"], row["seconds"])
     print(
-        "| fault | schedules | struck | wrong | lost | past the deadline | given up | slowest, s |"
+        "| fault | schedules | struck | refused, with a reason | wrong | lost | past the deadline"
+        " | given up | tracebacks | slowest, s |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|" + "---|" * 10)
     for kind in sorted(by_kind, key=lambda kind: (kind == "all", kind)):
         c = by_kind[kind]
         print(
-            f"| {kind} | {c['schedules']} | {c['struck']} | {c['wrong']} | {c['lost']}"
-            f" | {c['hung']} | {c['failed']} | {c['seconds']:.0f} |"
+            f"| {kind} | {c['schedules']} | {c['struck']} | {c['refused']} | {c['wrong']}"
+            f" | {c['lost']} | {c['hung']} | {c['failed']} | {c['tracebacks']}"
+            f" | {c['seconds']:.0f} |"
         )
 
 

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from flfl.clock import Schedule
 from flfl.errors import InputError, explained, nearest
 
 T = TypeVar("T", bound="Settings")
@@ -70,6 +71,14 @@ def read_settings(kind: type[T], path: Path) -> T:
     return kind.check(read_toml(path), str(path), path.resolve().parent)
 
 
+_GONE = {
+    ("GridSettings", "slots"): "The times go on with the clock: leave it out, or give"
+    ' stop = "2024-12-31" for a period that is over',
+    ("RunSettings", "every"): 'Give schedule = "daily 03:30" instead',
+}
+"""Settings of earlier versions, and what replaces them."""
+
+
 def _complaint(model: type[Settings], error: ValidationError, where: str) -> InputError:
     """The first complaint of a validation, in our words."""
     # A misspelt key comes before the one that is missing because of it.
@@ -78,6 +87,8 @@ def _complaint(model: type[Settings], error: ValidationError, where: str) -> Inp
     place = ": ".join(part for part in (where, ".".join(keys)) if part)
     if first["type"] == "extra_forbidden":
         known = list(owner.model_fields)
+        if (gone := _GONE.get((owner.__name__, keys[-1]))) is not None:
+            return InputError("this setting is gone", where=place, remedy=gone)
         return InputError("there is no such setting", where=place, remedy=nearest(keys[-1], known))
     if first["type"] == "missing":
         return InputError("this setting is missing", where=place, remedy="Give it")
@@ -246,11 +257,12 @@ class BrokerSettings(TomlTable):
 
 
 class GridSettings(TomlTable):
-    """The common times: the first one (UTC), the step (``"1h"``, ``"1 month"``), how many."""
+    """The common times: the first one (UTC) and the step (``"1h"``, ``"1 month"``). They go on for
+    ever, or until the day, or the time, ``stop``, which belongs to them."""
 
     start: str
     step: str
-    slots: Annotated[int, Field(ge=2)]
+    stop: str | None = None
 
 
 class MapSettings(TomlTable):
@@ -275,9 +287,21 @@ class MapSettings(TomlTable):
         return self
 
 
+def _is_schedule(text: str) -> str:
+    if text:
+        Schedule.parse(text)
+    return text
+
+
 class RunSettings(TomlTable):
-    """How a run is done, and how often (``every`` so many seconds; 0: once). ``added_error`` is the
-    network's wish above each owner's own floor; :class:`flfl.FLFL` says what the others mean."""
+    """How a run is done, and when (``schedule``, UTC: ``"daily 03:30"``, ``"hourly :10"``,
+    ``"weekly mon 03:30"``; once without one). ``added_error`` is the network's wish above each
+    owner's own floor; :class:`flfl.FLFL` says what the others mean.
+
+    A slot is released once, ``grace`` hours after its end. A run looks at the last ``window`` days;
+    all ``history`` days are fitted anew as often as ``refit`` says. What comes ``late`` is used by
+    its owner at home.
+    """
 
     added_error: Annotated[float, Field(ge=0)] = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -287,7 +311,27 @@ class RunSettings(TomlTable):
     transformation: Literal["none", "sqrt", "log1p"] | None = None
     season: Whole | None = None
     secure: bool = True
-    every: Annotated[float, Field(ge=0)] = 0.0
+    schedule: Annotated[str, AfterValidator(_is_schedule)] = ""
+    grace: NotNegative = 48.0
+    refit: Literal["monthly", "weekly", "always"] = "monthly"
+    window: Positive = 90.0
+    history: Positive = 400.0
+    late: Literal["home", "release"] = "home"
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        if self.late == "release":
+            raise InputError(
+                'late = "release" cannot be done yet: late readings and corrections are used by'
+                " their owner at home, and are in no release",
+                remedy='Leave it out, or give late = "home"',
+            )
+        if self.history < self.window:
+            raise InputError(
+                f"history is {self.history:g} days, and window {self.window:g}",
+                remedy="Give a longer history, or a shorter window",
+            )
+        return self
 
 
 class DeadlineSettings(TomlTable):
@@ -476,7 +520,8 @@ class ReadingSettings(TomlTable, ReadingRules):
 class OutSettings(TomlTable):
     """Where the site's own result goes, and how it is made at home.
 
-    Slots that nobody in the network observed stay empty, but for ``extrapolate`` beyond others.
+    Slots that nobody in the network observed stay empty, but for ``extrapolate`` beyond others. The
+    last ``history`` days are estimated anew after every run, all days when all is fitted anew.
     ``page`` (.html) shows the result beside the owner's own without the network, and the nights
     before; ``scores`` (.json) are its figures.
     """
@@ -488,6 +533,7 @@ class OutSettings(TomlTable):
     extrapolate: Whole = 0
     effort: Literal["full", "quick"] = "full"
     coverage: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    history: Positive = 90.0
 
 
 class Terms(TomlTable):

@@ -43,6 +43,9 @@ PILOT_LOWEST = 0.5
 """Least share of noise after a pilot: a coordinator could make its sums fit (decision 18)."""
 LATER_ROUNDS = 1
 """Rounds when slots are added to a finished run."""
+WINDOW_SLOTS = 2000
+"""Least slots that a night looks at, and that an owner estimates anew: what lies further back is
+forgotten by the factors, and models at home learn from so many slots (``LEARN_SLOTS``)."""
 MOST_NUMBERS = 64
 """Numbers that a slot releases at the most, however many sensors there are: it bounds the work."""
 CORRECTED_NUMBERS = 16

@@ -20,7 +20,7 @@ from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import PROTOCOL, network_to_arrays
+from flfl.protocol.schema import PROTOCOL
 from worlds import (
     NAMES,
     PLAN,
@@ -170,7 +170,7 @@ def test_no_message_carries_a_sum_of_errors_and_nothing_leaves_after_the_last():
     enemy = Hostile(np.random.default_rng(0), site, 240)
     enemy.number, enemy.P, enemy.r = 99, np.zeros((2, 4)), np.ones(2)
     enemy.signature = np.zeros(8, int)
-    enemy.earlier = network_to_arrays(run.network)
+    enemy.earlier = run.network
     for kind in PROTOCOL:
         assert outcome(site, enemy.ask(kind)) == f"Refusal: {REFUSALS[0]}"
 

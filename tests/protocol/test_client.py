@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flfl.errors import InputError
 from flfl.protocol.client import HANDLERS, REFUSALS, Fitted, Refusal, bound
 from flfl.protocol.messages import Question, decode, encode
 from flfl.protocol.owner import Outgoing
-from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, network_to_arrays, pack_text
+from flfl.protocol.schema import (
+    FACT_FIELDS,
+    PROTOCOL,
+    network_from_arrays,
+    network_to_arrays,
+    pack_text,
+    to_words,
+)
 from worlds import (
     NAMES,
     PLAN,
@@ -37,11 +45,12 @@ def honest():
     run = federation(n=440, secure=False).carry()
     tables = {name: table(name, n=480) for name in NAMES}
     night = Federation(tables, secure=False, earlier=run.network).carry()
-    return {"run": questions_of(run), "night": questions_of(night)}
+    return {"run": questions_of(run), "night": questions_of(night), "history": run.network}
 
 
-def fresh(which, signed=False):
-    return site_of(owner(table(n=440 if which == "run" else 480)), signed=signed)
+def fresh(which, signed=False, history=None):
+    made = owner(table(n=440 if which == "run" else 480))
+    return site_of(made, signed=signed, earlier=history)
 
 
 def told(site, questions):
@@ -86,7 +95,7 @@ def made_up(draw):
 @given(questions=st.lists(made_up(), max_size=3), at=st.integers(0, 14), night=st.booleans())
 def test_whatever_it_is_asked_it_answers_or_refuses(honest, questions, at, night):
     which = "night" if night else "run"
-    site = told(fresh(which), honest[which][:at])
+    site = told(fresh(which, history=honest["history"]), honest[which][:at])
     for number, (kind, body) in enumerate(questions, 100):
         answer = outcome(site, encode(Question("run", number, kind, "*", body), PROTOCOL))
         assert isinstance(answer, bytes) or is_refusal(answer), answer
@@ -117,7 +126,7 @@ def test_so_it_does_when_one_part_of_an_honest_question_is_changed(honest, seed,
     at = int(rng.integers(len(honest[which])))
     question = honest[which][at]
     name = str(rng.choice(sorted(question.body)))
-    site = told(fresh(which), honest[which][:at])
+    site = told(fresh(which, history=honest["history"]), honest[which][:at])
     before = site.program.state
     answer = outcome(site, changed(question, **{name: spoilt(question.body[name], rng)}))
     assert isinstance(answer, bytes) or is_refusal(answer), (question.kind, name, answer)
@@ -273,14 +282,19 @@ def test_what_others_did_not_publish_or_did_not_see_ends_the_run(kind, name, how
     assert signed_run(alter(kind, name, how)) == "a signature is wrong"
 
 
-def test_sites_that_are_told_different_histories_find_out():
+def resume(network, **changed):
+    body = {"digest": to_words(network.digest), "keep": 0, "first": 0, "fit": 1} | changed
+    return encode(Question("run", 1, "resume", "*", body), PROTOCOL)
+
+
+def test_sites_that_keep_different_histories_find_out():
     run = federation(n=200).carry()
     tables = {name: table(name, n=240) for name in NAMES}
     night = Federation(tables, secure=False, stores=run.stores, earlier=run.network)
-    night.run.verify = None
-    other = network_to_arrays(replace(run.network, scale=1.5 * run.network.scale))
-    with pytest.raises(Refusal, match="a signature is wrong"):
-        night.carry(change=alter("resume", "scale", lambda _: other["scale"]))
+    other = replace(run.network, scale=1.5 * run.network.scale)
+    night.sites["b"] = site_of(owner(tables["b"], run.stores["b"]), earlier=other)
+    with pytest.raises(Refusal, match="the history is not the one it saw"):
+        night.carry()
 
 
 @pytest.mark.parametrize(
@@ -294,22 +308,31 @@ def test_sites_that_are_told_different_histories_find_out():
         {"names": ("b", "a")},
         {"transform": "cube"},
         {"stops": np.array([150, 150])},
+        {"first": -1},
     ],
 )
 def test_a_history_that_cannot_be_is_refused(wrong):
     network = federation(n=150, secure=False).carry().network
-    (name, value), tables = wrong.popitem(), table(n=N)
+    name, value = wrong.popitem()
     if name in ("r", "site", "units_stop", "sensors"):
         value = np.full_like(getattr(network, name), value)
-    arrays = network_to_arrays(replace(network, **{name: value}))
-    data = encode(Question("run", 1, "resume", "*", arrays), PROTOCOL)
-    refuses(site_of(owner(tables)), data, "the history is not the one it saw")
+    with pytest.raises(InputError, match="damaged"):
+        network_from_arrays(network_to_arrays(replace(network, **{name: value})), network.plan)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"keep": -1}, {"keep": 9, "first": 8}, {"first": 301}, {"fit": 3}, {"fit": -1}]
+)
+def test_an_addition_that_cannot_be_is_refused(changed):
+    network = federation(n=150, secure=False).carry().network
+    site = site_of(owner(table(n=N)), earlier=network)
+    refuses(site, resume(network, **changed), "the history is not the one it saw")
 
 
 def test_a_longer_history_than_its_own_is_refused():
-    arrays = network_to_arrays(federation(n=300, secure=False).carry().network)
-    data = encode(Question("run", 1, "resume", "*", arrays), PROTOCOL)
-    refuses(site_of(owner(table(n=N))), data, "the history is not the one it saw")
+    network = federation(n=300, secure=False).carry().network
+    site = site_of(owner(table(n=N)), earlier=network)
+    refuses(site, resume(network), "the history is not the one it saw")
 
 
 # --- what handlers are given

@@ -21,7 +21,6 @@ from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner
 from flfl.protocol.plan import Plan
-from flfl.protocol.schema import network_to_arrays
 from worlds import (
     BOX,
     NAMES,
@@ -59,7 +58,7 @@ def odd(t, seed=0):
 @pytest.fixture(scope="module")
 def earlier():
     """The public state of a finished run of these sites on the first slots."""
-    return network_to_arrays(federation(n=150).carry().network)
+    return federation(n=150).carry().network
 
 
 def natural(state):
@@ -90,7 +89,8 @@ schedules = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(WILD)), min_s
 def test_a_hostile_coordinator_gets_the_same_bytes(earlier, units, moves, seed):
     plan = replace(PLAN, transform=units[0], season=units[1])
     mine = table(n=N)
-    play(Worlds.of(mine, unrelated(mine, units), "noise", plan), moves, seed, earlier)
+    worlds = Worlds.of(mine, unrelated(mine, units), "noise", plan, earlier=earlier)
+    play(worlds, moves, seed, earlier)
 
 
 @pytest.mark.parametrize("added", [AddedError(), AddedError(units=3.0), AddedError(0.25)])
@@ -100,7 +100,8 @@ def test_so_does_one_where_the_copies_were_made_earlier(earlier, added, moves, s
     """Whatever the readings are by now: the store has the copies, the vote and the scales."""
     plan = replace(PLAN, transform=None, season=None, period=24)
     mine = table(n=N)
-    play(Worlds.of(mine, odd(mine, seed), "store", plan, added), moves, seed, earlier)
+    worlds = Worlds.of(mine, odd(mine, seed), "store", plan, added, earlier=earlier)
+    play(worlds, moves, seed, earlier)
 
 
 def test_the_schedules_get_somewhere(earlier):
@@ -109,7 +110,7 @@ def test_the_schedules_get_somewhere(earlier):
     for seed in range(30):
         rng = np.random.default_rng(seed)
         moves = [(int(rng.integers(50)), float(rng.choice(WILD))) for _ in range(14)]
-        worlds = Worlds.of(mine, unrelated(mine, ("none", 0)), "noise")
+        worlds = Worlds.of(mine, unrelated(mine, ("none", 0)), "noise", earlier=earlier)
         heard = play(worlds, moves, seed, earlier)
         answered.update(heard)
         second += heard.count("publish") > 1
@@ -126,7 +127,7 @@ def test_the_schedules_get_somewhere(earlier):
 def replayed(run, theirs, like, store=None, plan=PLAN):
     """What the target says in the other world when it is told what it was told in a run."""
     copier = ChosenCopier(secret(TARGET), store or CopyStore(), like)
-    site = site_of(owner(theirs, copier=copier), plan, secure=run.secure)
+    site = site_of(owner(theirs, copier=copier), plan, secure=run.secure, earlier=run.earlier)
     return [outcome(site, data) for data in run.questions()]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flfl.errors import InputError
 from flfl.service import keys
 from flfl.service.coordinator import CoordinatorService, Setup
 from flfl.transport.link import Received
@@ -16,7 +17,7 @@ roster = "roster.json"
 [grid]
 start = "2024-01-01"
 step = "1h"
-slots = 24
+stop = "2024-01-01"
 [report]
 log = "log"
 """
@@ -66,12 +67,43 @@ def test_word_of_a_lost_connection_comes_late(service):
     assert service.link.again == 1
 
 
-def test_another_coordinator_is_noticed_and_not_answered(service, tmp_path):
-    hear(service, "coordinator", state="here", boot="now")
-    assert "another coordinator" not in (tmp_path / "log").read_text()
-    hear(service, "coordinator", state="here", boot="other")
+def claim(service, *heard):
+    service.link.coming = [Received("status", "coordinator", None, status) for status in heard]
+    service._claim()
+    return service
+
+
+def here(boot, holder="another", **more):
+    return {"state": "here", "boot": boot, "holder": holder, **more}
+
+
+def test_a_second_coordinator_refuses_while_the_first_answers(service):
+    with pytest.raises(InputError, match=r"another coordinator .* is at work: north, process 7"):
+        claim(
+            service,
+            *[
+                here("1", where="north, process 7"),
+                here("now"),
+                here("1", where="north, process 7"),
+            ],
+        )
+
+
+def test_a_coordinator_takes_over_from_one_that_does_not_answer(service):
+    claim(service, here("1"), here("now"), {"state": "gone", "boot": "1"})
+
+
+def test_a_coordinator_takes_over_from_itself_at_once(service):
+    mine = service._holder
+    claim(service, here("before the kill", mine), here("now", mine))
+
+
+def test_the_first_coordinator_answers_a_second_one(service, tmp_path):
+    claim(service, here("now"))
+    before = service.link.again
+    hear(service, "coordinator", **here("other"))
+    assert service.link.again == before + 1
     assert "another coordinator" in (tmp_path / "log").read_text()
-    assert service.link.again == 0
 
 
 def test_what_a_site_sends_does_not_swell_the_status(service):

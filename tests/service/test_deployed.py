@@ -48,24 +48,26 @@ def test_a_site_that_was_away_finishes_with_what_the_run_published(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_repeat_and_go_on_when_the_grid_has_grown(tmp_path):
+def test_slots_are_released_once_and_runs_go_on_when_more_are_closed(tmp_path):
     deployment = Deployment(tmp_path, pooled(9, 420, n_sites=3))
     config = tmp_path / "coordinator.toml"
-    text = config.read_text()
-    assert "slots = 420" in text
+    text, times = config.read_text(), deployment.data[0].index
     try:
         networks = []
         for slots in (410, 410, 420):
-            config.write_text(text.replace("slots = 420", f"slots = {slots}"))
-            codes = deployment.start().wait(120)
+            stop = str(times[slots - 1])
+            config.write_text(text.replace(str(times[-1]), stop))
+            # Nothing is new in the second run: the coordinator calls nobody.
+            new = not networks or slots > networks[-1]["stops"][-1]
+            codes = deployment.start(*([] if new else ["coordinator"])).wait(120)
             assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
             networks.append(deployment.shared())
         first, again, grown = (network["stops"].tolist() for network in networks)
         assert first == again == [100, 410]
-        # A rerun is free: the same copies give the same release.
         for name, array in networks[0].items():
             np.testing.assert_array_equal(networks[1][name], array)
         assert grown == [100, 410, 420]
+        assert any("nothing is to be released" in s for s in deployment.said("coordinator"))
     finally:
         deployment.close()
 

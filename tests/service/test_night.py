@@ -9,7 +9,6 @@ from deployed import Deployment, pooled
 from flfl.config import OutSettings
 from flfl.ensemble.recovery import Recovered
 from flfl.io.files import write_files
-from flfl.protocol.traffic import Traffic
 from flfl.report import missing_libraries
 from flfl.service import night, tables
 from flfl.service.diary import Diary
@@ -94,10 +93,13 @@ def write(folder, **out):
              holdout + 0.1]  # fmt: skip
     result = Recovered(*(np.nan_to_num(part) if n < 3 else part for n, part in enumerate(parts)))
     diary = Diary(folder)
-    made = Night("a", "n", True, 0.5, 5, np.array([1.0, 2.0]), Traffic(), {}, diary)
+    nothing = {name: {} for name in ("up", "down", "messages_up", "messages_down")}
+    made = Night("a", "n", True, 0.5, 5, np.array([1.0, 2.0]), nothing, {})
     settings = OutSettings(file=folder / "filled.csv", **out)
     taken = Snapshot(["s1", "s2"], values, None, "")
-    tables.write_tables(settings, taken, GRID, result, np.ones(GRID.slots, bool), "n-1", made)
+    tables.write_tables(
+        settings, taken, GRID, result, np.ones(GRID.slots, bool), "n-1", made, diary
+    )
     return diary
 
 

@@ -51,7 +51,6 @@ network = "n"
 [grid]
 start = "2024-01-01"
 step = "1h"
-slots = 9
 [sites]
 roster = "roster.json"
 """

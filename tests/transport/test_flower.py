@@ -259,7 +259,7 @@ def test_a_run_needs_a_coordinator_and_does_not_repeat_itself(lay_out):
     with pytest.raises(InputError, match="does not know its coordinator"):
         coordinator_app.app(None, Context(1, 1, {}, RecordDict(), {}))
     with pytest.raises(InputError, match="a Flower run is one run"):
-        run(lay_out(run="every = 60.0"), None)
+        run(lay_out(run='schedule = "daily 03:30"'), None)
 
 
 # --- the link ----------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ def main(grid, context):
             remedy="Start it with --run-config 'coordinator=\"/path/of/coordinator.toml\"'",
         )
     with closing(Setup.open(Path(given).expanduser(), BUSY)) as setup:
-        if setup.settings.run.every:
+        if setup.settings.run.schedule:
             raise InputError(
                 "a Flower run is one run",
-                where=f"{given}: run.every",
+                where=f"{given}: run.schedule",
                 remedy="Leave it out, and start `flwr run` as often as you like",
             )
         with closing(GridLink(grid, setup.settings.network, setup.roster)) as link:

@@ -329,7 +329,7 @@ class FLFL(BaseRecoverer):
                 stores[table.name] = warm.store(table.name)
             store = stores.setdefault(table.name, CopyStore())
             owner = Owner(table, Copier(secret, store), added)
-            clients.append(Client(owner, plan, hiding.get(table.name), once))
+            clients.append(Client(owner, plan, hiding.get(table.name), once, earlier))
         run = Coordination(plan, tables[0].positions, self.traffic_, earlier, progress, once=once)
         sites = [Site(n, c, PROTOCOL, hiding.get(n)) for n, c in zip(names, clients, strict=True)]
         program = run.program()

@@ -18,7 +18,7 @@ from flfl.protocol.network import Network
 from flfl.protocol.plan import Pin, Plan
 from flfl.protocol.schema import network_from_arrays, network_to_arrays
 
-FORMAT = 5
+FORMAT = 6
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from flfl.protocol import network as public
 from flfl.protocol import schema
 from flfl.protocol.network import Facts, Network, Once
 from flfl.protocol.owner import Outgoing, Owner
-from flfl.protocol.plan import Plan
+from flfl.protocol.plan import Addition, Fit, Plan
 from flfl.secagg import SecureClient
 
 Body = Mapping[str, np.ndarray]
@@ -65,7 +65,13 @@ class Run:
     positions: Array  # (N,) elapsed steps of the slots
     signer: SecureClient | None = None  # nobody without secure sums
     once: Once = public.apart  # parties in one process may share what follows from questions
-    resumed: bool = False  # whether slots are added to an earlier run
+    earlier: Network | None = None  # what this site keeps of the runs before
+    addition: Addition | None = None  # how slots are added to it, where they are
+
+    @property
+    def fit(self) -> Fit:
+        """What is done with the loadings of an earlier run."""
+        return Fit.ANEW if self.addition is None else self.addition.fit
 
 
 @dataclass(frozen=True)
@@ -145,36 +151,35 @@ def vote(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
 
 
 def resume(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
-    """Take up an earlier run's public state."""
+    """Take up an earlier run's public state: the one that this site keeps."""
     run = _at(state, Joined).run
-    _need(not run.resumed, ORDER)
-    try:
-        network = _once(state, "resume", body, lambda: schema.network_from_arrays(body, run.plan))
-    except InputError:
-        raise Refusal(HISTORY) from None
-    _need(network.n_slots <= len(run.positions), HISTORY)
-    network = replace(network, positions=run.positions)
-    return Joined(replace(run, resumed=True), state.seen, network), {}
+    _need(run.addition is None, ORDER)
+    earlier, keep, first = run.earlier, int(body["keep"]), int(body["first"])
+    if earlier is None or not np.array_equal(body["digest"], schema.to_words(earlier.digest)):
+        raise Refusal(HISTORY)
+    fits = earlier.first <= keep <= first <= earlier.stop <= len(run.positions)
+    _need(fits and int(body["fit"]) in list(Fit), HISTORY)
+    how = Addition(keep, first, Fit(int(body["fit"])))
+    plan = replace(run.plan, box=earlier.plan.box)
+    network = _once(
+        state, "resume", body, partial(public.resumed, earlier, plan, run.positions, how)
+    )
+    return Joined(replace(run, addition=how), state.seen, network), {}
 
 
 def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Where there are copies in a stretch, and how noisy they are."""
     network, units, stretch = check_publish(state, body)
     rows, there = season_rows(state.run.positions, units[1]), np.isfinite(out.copies)
-    then, slots = np.full((len(there), 1), stretch.stop), np.arange(there.shape[1])
-    if network is not None:
-        ids = [row.tobytes() for row in network.sensors]
-        stop_of = dict(zip(ids, network.units_stop.tolist(), strict=True))
-        for n, row in enumerate(out.sensors):
-            at = stop_of.get(row.tobytes(), 0)
-            # A store that was lost has no copies of then: its sensors begin anew.
-            then[n] = at if there[n, :at].any() else stretch.stop
+    then, slots = _units_stops(state, network, out, stretch), np.arange(there.shape[1])
+    moves = _moving(state, out.sensors)
     earlier, now = (
         fit_offsets(np.where(J, out.copies, 0.0), J.astype(float), rows)
         for J in (there & (slots < then), there & (slots < stretch.stop))
     )
-    # After the pilot, centre and season follow all copies, and the release is adjusted.
-    now = now if isinstance(state, Fitted) else earlier
+    # After the pilot, and in every fit anew, centre and season follow all copies, and the release
+    # is adjusted.
+    now = np.where(moves[:, None], now, earlier)
     centred = np.where(there, out.copies - now @ rows, 0.0)[:, : stretch.stop]
     n = np.maximum(there[:, : stretch.stop].sum(axis=1), 1)
     variance = (centred**2).sum(axis=1) / n
@@ -195,6 +200,41 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     return Published(state.run, state.seen, network, units, now, facts), answer
 
 
+def _units_stops(state: State, network: Network | None, out: Outgoing, stretch: slice) -> Index:
+    """Before which slot the copies are that centre and season are taken from (m, 1)."""
+    there, whole = np.isfinite(out.copies), state.run.earlier or network
+    then = np.full((len(there), 1), stretch.stop)
+    if network is None or whole is None:
+        return then
+    ids = [row.tobytes() for row in network.sensors]
+    stop_of = dict(zip(ids, network.units_stop.tolist(), strict=True))
+    ends = whole.first + whole.stops
+    for n, row in enumerate(out.sensors):
+        at = stop_of.get(row.tobytes(), 0)
+        if there[n, :at].any():
+            then[n] = at
+        elif there[n].any():
+            # A store that was lost has no copies of then: its sensors begin anew, with the stretch
+            # of their first copy.
+            stop = np.searchsorted(ends, np.argmax(there[n]), side="right")
+            then[n] = ends[stop] if stop < len(ends) else stretch.stop
+    return then
+
+
+def _moving(state: State, sensors: Index) -> Mask:
+    """Whose centre and season follow all copies so far (m,): everybody's where all is fitted, else
+    those of newcomers, all of whose part in the release is at hand."""
+    run = state.run
+    if run.fit == Fit.ANEW or run.earlier is None or not isinstance(state, Joined):
+        return np.ones(len(sensors), bool)
+    whole, network = run.earlier, state.network
+    if run.fit == Fit.ONWARD or network is None:
+        return np.zeros(len(sensors), bool)
+    young = network.due & ~whole.known[:, : network.first - whole.first].any(axis=1)
+    ids = {row.tobytes() for row in network.sensors[young]}
+    return np.array([row.tobytes() in ids for row in sensors], bool)
+
+
 def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
     """The network so far, and the units and stretch that a question asks for, if right."""
     choices, number = state.run.plan.units(), int(body["units"])
@@ -203,7 +243,7 @@ def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, 
         raise Refusal(ORDER)
     network, units = state.network, choices[number]
     start, stop = int(body["start"]), int(body["stop"])
-    after = 0 if network is None else network.n_slots
+    after = 0 if network is None else network.stop
     _need(start == after < stop <= len(state.run.positions), SLOTS)
     _need(network is None or units == (network.transform, network.season), UNITS)
     return network, units, slice(start, stop)
@@ -229,10 +269,10 @@ def _own_copies(
 ) -> tuple[Index, Mask, Array]:
     """This site's rows (m,), where it has copies in the release (m, N), and these in the network's
     units, zero elsewhere (m, N)."""
-    rows, N = network.rows(run.name), network.n_slots
-    C = out.copies[:, :N]
+    rows = network.rows(run.name)
+    C = out.copies[:, network.here]
     there = network.known[rows] & np.isfinite(C)
-    season = (offsets @ season_rows(run.positions, network.season))[:, :N]
+    season = offsets @ season_rows(run.positions[network.here], network.season)
     return rows, there, np.where(there, (C - season) / network.scale, 0.0)
 
 
@@ -280,7 +320,8 @@ def begin(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
 
     def opened() -> Network:
         made = public.with_release(network, np.array(z), names)
-        return made if state.run.resumed else public.restart(made)
+        earlier = None if state.run.addition is None else state.run.earlier
+        return public.restart(made, earlier) if state.run.fit == Fit.ANEW else made
 
     return _fit(out, state, _once(state, "begin", body, opened), SUMS)
 
@@ -310,6 +351,9 @@ def _fit(
             post, learned = network.inferred.post, network.learned
             P, r = loadings.fit_loadings(C, J, sigma2, post, network.r[rows])
             P, r = loadings.rounded(P, r, J, sigma2, post)
+        if run.fit == Fit.KEPT:
+            due = network.due[rows]
+            P, r = np.where(due[:, None], P, network.P[rows]), np.where(due, r, network.r[rows])
     except np.linalg.LinAlgError:
         raise Refusal(code) from None
     if not schema.loadings_fit(P, r):
@@ -321,27 +365,29 @@ def _fit(
 def _with_loadings(state: Fitted, kind: str, body: Body) -> Network:
     network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
     fits = P.shape == network.P.shape and r.shape == network.r.shape and schema.loadings_fit(P, r)
-    _need(fits and len(signatures) == len(network.names), LOADINGS)
+    _need(fits and len(signatures) == len(network.names) == len(body["present"]), LOADINGS)
+    _need(np.isin(body["present"], (0, 1)).all(), LOADINGS)
     mine = network.rows(state.run.name)
     _need(np.array_equal(P[mine], state.P) and np.array_equal(r[mine], state.r), LOADINGS)
-    signed = signatures[network.names.index(state.run.name)].any()
-    _need(state.run.signer is None or signed, SIGNATURE)
+    _need(body["present"][network.names.index(state.run.name)], SIGNATURE)
     return _once(state, kind, body, partial(_signed_loadings, state, body))
 
 
 def _signed_loadings(state: Fitted, body: Body) -> Network:
-    network, P, r, signatures = state.network, body["P"], body["r"], body["signatures"]
-    gone = network.site < 0
+    network, P, r, fit = state.network, body["P"], body["r"], state.run.fit
+    gone, present = network.site < 0, []
     for n, name in enumerate(network.names):
-        rows = network.rows(name)
-        if signatures[n].any():
-            _check(state, name, signatures[n], {"P": P[rows], "r": r[rows]})
+        rows, signature = network.rows(name), body["signatures"][n]
+        if body["present"][n]:
+            _check(state, name, signature, {"P": P[rows], "r": r[rows]})
+            present.append(name)
         else:
-            gone[rows] = state.run.signer is not None
-    # Of those who left, the loadings stay as they were, but for rounding.
-    kept = np.allclose(P[gone], network.P[gone]) and np.allclose(r[gone], network.r[gone])
+            gone[rows] = True
+    # Of those who left, the loadings follow from the others', but for rounding.
+    expected = public.of_the_absent(network, P, gone, fit)
+    kept = np.allclose(P[gone], expected) and np.allclose(r[gone], network.r[gone])
     _need(kept, LOADINGS)
-    return replace(network, P=np.array(P), r=np.array(r))
+    return public.with_loadings(network, np.array(P), np.array(r), present, fit)
 
 
 def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None:
@@ -392,9 +438,10 @@ class Client:
         plan: Plan,
         signer: SecureClient | None = None,
         once: Once = public.apart,
+        earlier: Network | None = None,
     ) -> None:
         self.owner = owner
-        run = Run(owner.table.name, plan, owner.table.positions, signer, once)
+        run = Run(owner.table.name, plan, owner.table.positions, signer, once, earlier)
         self.state: State = Joined(run, bytes(32))
         self.outgoing = owner.public
         self.sizes: Mapping[str, int] = {}
@@ -413,6 +460,8 @@ class Client:
             except FLFLError as error:
                 raise Refusal(READINGS) from error
         state, answer = HANDLERS[kind](self.outgoing, self.state, body)
+        if kind == "finish" and run.fit == Fit.ANEW and run.plan.pilot > 0:
+            self.owner.remember(bound(self.outgoing, self.state))
         seen = schema.chained(state.seen, kind, body)
         self.state = replace(state, seen=seen)
         if "signature" in schema.PROTOCOL[kind].answer:
@@ -426,3 +475,12 @@ class Client:
     def finished(self) -> bool:
         """Whether the run has ended for this site."""
         return isinstance(self.state, Finished)
+
+    @property
+    def network(self) -> Network:
+        """All that is public after the run, with the slots that it did not look at."""
+        state, run = self.state, self.state.run
+        assert isinstance(state, Finished)
+        if run.earlier is None or run.addition is None:
+            return state.network
+        return public.joined(public.since(run.earlier, run.addition.keep), state.network)

@@ -7,9 +7,10 @@ network and run. Where it holds a copy, that one is used, whatever the owner's f
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -47,6 +48,9 @@ create trigger block_stays before update on block begin select raise(abort, 'app
 
 create trigger block_kept before delete on block begin select raise(abort, 'append only'); end
 """
+
+
+_MARKER = re.compile(r"[0-9a-f]{32} \d{1,18}\s*")
 
 
 class CopyError(FLFLError):
@@ -153,8 +157,14 @@ class CopyStore:
         if not Path(marker).is_file() or not Path(path).is_file():
             raise _lost("store missing", path)
         store = cls(path)
-        name, _, written = Path(marker).read_text().strip().partition(" ")
-        if store.id != name or store.written < int(written or 0):
+        name, _, written = Path(marker).read_bytes().decode(errors="replace").partition(" ")
+        if not _MARKER.fullmatch(f"{name} {written}"):
+            # Garbage names no store, and says of none that it is missing.
+            Path(marker).replace(f"{marker}.damaged")
+            store._marker = Path(marker)
+            store._mark()
+            return store
+        if store.id != name or store.written < int(written):
             store.close()
             raise _lost("store missing" if store.id != name else "store older", path)
         store._marker = Path(marker)
@@ -275,6 +285,18 @@ class CopyStore:
             if self.vote is None:
                 self._put("vote", f"{transform} {season} {int(negative)}")
 
+    def bounds(self, sensors: Sequence[str]) -> Array:
+        """What a public model leaves open of each sensor, as it was kept last (m,); NaN: never."""
+        kept = [self._get(f"left open {self.permanent(sensor)}") for sensor in sensors]
+        return np.array([np.nan if bound is None else bound for bound in kept], float)
+
+    def bind(self, sensors: Sequence[str], bounds: Array) -> None:
+        """Keep it; infinity where nothing can be said."""
+        with self.transaction():
+            for sensor, bound in zip(sensors, bounds.tolist(), strict=True):
+                if np.isfinite(bound):
+                    self._put(f"left open {self.permanent(sensor)}", float(bound))
+
     def append(self, sensor: str, block: Block) -> None:
         """Add copies after the last one of a sensor."""
         sensor = self.permanent(sensor)
@@ -338,7 +360,7 @@ class CopyStore:
         rows = self._run("select value from about where name = ?", name)
         return rows[0][0] if rows else None
 
-    def _put(self, name: str, value: str | int) -> None:
+    def _put(self, name: str, value: str | float) -> None:
         self._run("insert or replace into about values (?, ?)", name, value)
 
     def _run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:

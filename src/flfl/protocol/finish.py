@@ -23,7 +23,7 @@ from flfl.model.state_space import Posterior
 from flfl.model.transforms import BACKWARD, FORWARD, fit_offsets, season_rows
 from flfl.protocol.client import Client, Finished
 from flfl.protocol.copy_store import CopyStore
-from flfl.protocol.network import Network, Own
+from flfl.protocol.network import Network, Own, window
 from flfl.protocol.owner import Table, digests, own_units
 
 
@@ -47,13 +47,21 @@ class OwnPart(NamedTuple):
     offsets: Array
 
 
-def finish_run(client: Client, effort: Effort) -> Recovered:
-    """The result of a site whose run has ended."""
-    state = client.state
+def finish_run(client: Client, effort: Effort, first: int = 0) -> Recovered:
+    """The result of a site whose run has ended, from the slot ``first`` on."""
+    state, network = client.state, client.network
     assert isinstance(state, Finished)
-    network = state.network
     own = OwnPart(network.rows(state.run.name), client.outgoing.copies, state.offsets)
-    return finish_at_home(client.owner.table, effort, network.plan.units(), network, own)
+    return finish_since(first, client.owner.table, effort, network, own)
+
+
+def finish_since(
+    first: int, table: Table, effort: Effort, network: Network, own: OwnPart | None
+) -> Recovered:
+    """An owner's own result from a slot on, which the network must not have forgotten."""
+    own = None if own is None else own._replace(copies=own.copies[:, first:])
+    part, here = table.between(first), window(network, first)
+    return finish_at_home(part, effort, network.plan.units(), here, own)
 
 
 def finish_at_home(
@@ -154,11 +162,11 @@ def published(network: Network, post: Posterior, ids: Sequence[str], copies: Arr
     whatever their readings.
     """
     at = {sensor.tobytes(): row for row, sensor in enumerate(network.sensors)}
-    rows, N = np.array([at[sensor.tobytes()] for sensor in digests(ids)]), network.n_slots
-    C = copies[:, :N]
+    rows, here = np.array([at[sensor.tobytes()] for sensor in digests(ids)]), network.here
+    C = copies[:, here]
     there = np.isfinite(C)
-    season = season_rows(network.positions[:N], network.season)
-    in_units = there & (np.arange(N) < network.units_stop[rows, None])
+    season = season_rows(network.positions[here], network.season)
+    in_units = there & (np.arange(here.start, here.stop) < network.units_stop[rows, None])
     offset = fit_offsets(np.where(in_units, C, 0.0), in_units.astype(float), season) @ season
     curve = offset + network.scale * (network.P[rows] @ post.mean.T)
     values = BACKWARD[network.transform](np.where(there, C, curve))

@@ -20,7 +20,7 @@ from flfl.model import Array, Index, Mask, loadings
 from flfl.model.basis import keyed_signs, smooth_basis
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
 from flfl.model.transforms import season_rows
-from flfl.protocol.plan import Plan
+from flfl.protocol.plan import Addition, Fit, Plan
 
 T = TypeVar("T", bound=np.generic)
 Rows = Index | slice
@@ -88,7 +88,8 @@ class Network:
     transform: str
     season: int
     positions: Array  # (N or more,) elapsed steps of the slots
-    units_stop: Index  # (M,) centre and season are those of a sensor's copies before this slot
+    units_stop: Index  # (M,) centre and season are those of a sensor's copies before this slot,
+    # 0 for one that has no copy in the release
     stops: Index  # (S,) the slot after each stretch
     sigma: Array  # (M, S) added error of each sensor in each stretch
     known: Mask  # (M, N) where copies are in the release
@@ -97,11 +98,25 @@ class Network:
     P: Array  # (M, k) loadings
     r: Array  # (M,) residual variances
     dynamics: Dynamics
+    due: Mask  # (M,) whose loadings their owner has not fitted, or on a few copies only
+    quietest: float = 0.0  # no error in time counts as less: fixed when the first sensors speak
+    first: int = 0  # slots of the network that came before these, and are not held here
+    learns: bool = True  # False for a window, whose dynamics are those of a longer time
 
     @property
     def n_slots(self) -> int:
-        """Slots of all stretches."""
+        """Slots that are held here."""
         return len(self.numbers)
+
+    @property
+    def stop(self) -> int:
+        """The slot after the last one."""
+        return self.first + self.n_slots
+
+    @property
+    def here(self) -> slice:
+        """The slots that are held here, among all slots of the network."""
+        return slice(self.first, self.stop)
 
     @property
     def last(self) -> slice:
@@ -126,10 +141,8 @@ class Network:
     @cached_property
     def weights(self) -> Array:
         """Weight of each sensor in the sums (M,): quiet sensors count more, within limits."""
-        copied = self.error > 0
-        middle = float(np.median(self.error[copied])) if copied.any() else 1.0
-        least = constants.QUIETEST_WEIGHT * middle
-        return np.where(copied, self.scale / np.maximum(self.error, least), 0.0)
+        length = np.maximum(np.maximum(self.error, self.quietest), 1e-300)
+        return np.where(self.error > 0, self.scale / length, 0.0)
 
     @cached_property
     def phi(self) -> Array:
@@ -139,12 +152,12 @@ class Network:
     @cached_property
     def digest(self) -> bytes:
         """All of it in 32 bytes, but for the positions of slots to come."""
-        head = (self.plan, self.names, self.transform, self.season, self.scale)
+        head = (self.plan, self.names, self.transform, self.season, self.scale, self.quietest)
         text = hashlib.sha256(repr(head).encode())
         for array in (
             self.site, self.order, self.sensors, self.places, self.error, self.units_stop,
             self.stops, self.sigma, self.known, self.numbers, self.z, self.P, self.r,
-            self.dynamics.A, self.dynamics.S,
+            self.dynamics.A, self.dynamics.S, self.due, np.array(self.first, np.int64),
         ):  # fmt: skip
             text.update(np.ascontiguousarray(array).tobytes())
         return text.digest()
@@ -178,8 +191,8 @@ class Network:
 
     @cached_property
     def learned(self) -> Network:
-        """The same with the dynamics that its factors suggest."""
-        return replace(self, dynamics=self.inferred.dynamics)
+        """The same with the dynamics that its factors suggest; those of a window stay."""
+        return replace(self, dynamics=self.inferred.dynamics) if self.learns else self
 
     @cached_property
     def solved(self) -> loadings.Solved:
@@ -243,9 +256,44 @@ def found(
         places=np.empty((0, 2)), error=real, scale=scale, transform=units[0], season=units[1],
         positions=positions, units_stop=whole, stops=whole, sigma=np.empty((0, 0)),
         known=np.empty((0, 0), bool), numbers=whole, z=np.empty((0, K)), P=np.empty((0, 0)), r=real,
-        dynamics=first_dynamics(1, 1.0),
+        dynamics=first_dynamics(1, 1.0), due=np.empty(0, bool),
     )  # fmt: skip
     return restart(extend(empty, facts))
+
+
+def since(network: Network, slot: int) -> Network:
+    """The network without the slots before ``slot``: at least its last one stays."""
+    cut = int(np.clip(slot - network.first, 0, max(network.n_slots - 1, 0)))
+    kept = network.stops > cut
+    return replace(
+        network, first=network.first + cut, stops=network.stops[kept] - cut,
+        sigma=network.sigma[:, kept], known=network.known[:, cut:], numbers=network.numbers[cut:],
+        z=network.z[cut:],
+    )  # fmt: skip
+
+
+def window(network: Network, slot: int) -> Network:
+    """The slots from ``slot`` on, with loadings and dynamics from all of them: what lies so far
+    back that the factors have forgotten it is not looked at again."""
+    return replace(since(network, slot), learns=False) if slot > network.first else network
+
+
+def joined(whole: Network, part: Network) -> Network:
+    """The state of ``part`` with the slots of ``whole`` that came before: the inverse of
+    :func:`since`, whatever was added since."""
+    cut, M, K = part.first - whole.first, len(part.sensors), part.z.shape[1]
+    before = whole.stops[whole.stops <= cut]
+    sigma, z = _longer(whole.sigma[:, : len(before)], M), _wider(whole.z[:cut], K)
+    return replace(
+        part,
+        first=whole.first,
+        learns=whole.learns,
+        stops=np.concatenate([before, part.stops + cut]),
+        sigma=np.concatenate([sigma, part.sigma], axis=1),
+        known=np.concatenate([_longer(whole.known[:, :cut], M), part.known], axis=1),
+        numbers=np.concatenate([whole.numbers[:cut], part.numbers]),
+        z=np.concatenate([z, part.z]),
+    )
 
 
 def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
@@ -267,33 +315,40 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
         site[at], order[at] = n, np.arange(len(at))
         known[at], sigma[at], shift[at] = fact.known, fact.sigma, fact.shift
         sensors[at[new]], places[at[new]] = fact.sensors[new], fact.places[new]
-        error[at[new]] = fact.error[new]
+        # A sensor that stayed at home, with too few readings say, may speak later.
+        error[at] = np.where(error[at] > 0, error[at], fact.error)
     grown = replace(
         network, names=tuple(facts), site=site, order=order, sensors=sensors, places=places,
         error=error, known=_longer(network.known, M),
+        quietest=network.quietest or _quietest(error),
     )  # fmt: skip
-    z, moved = network.z, shift.any()
-    if moved and N:
+    # More sensors allow for more numbers a slot.
+    K = max(network.z.shape[1], min(constants.MOST_NUMBERS, M // 2))
+    z = _wider(network.z, K)
+    grown = replace(grown, z=z)
+    if shift.any() and N:
         # Sums are linear in the copies, so also in their centres and seasons.
-        season = season_rows(network.positions, network.season)[:, :N]
+        season = season_rows(network.positions, network.season)[:, network.here]
         change = grown.known * (shift @ season) / network.scale
         z = z - loadings.released(change, grown.weights, grown.phi, network.numbers)
-    numbers = numbers_of(known, site, network.plan.share, z.shape[1])
-    # A site that is away keeps the units that its part of the release is in.
-    anew = (np.arange(M) >= had) | (moved & (site >= 0))
+    numbers = numbers_of(known, site, network.plan.share, K)
+    # The others keep the units that their part of the release is in; without one there are none.
+    units_stop = _longer(network.units_stop, M)
+    anew = shift.any(axis=1) | ((units_stop == 0) & known.any(axis=1))
     P, r = network.P, network.r
     if P.size:  # newcomers have no loadings before they fit them
         P, r = _longer(P, M), np.concatenate([r, _first_residuals(grown)[had:]])
     return replace(
         grown,
-        units_stop=np.where(anew, N + L, _longer(network.units_stop, M)),
+        units_stop=np.where(anew, network.stop + L, units_stop),
         stops=np.append(network.stops, N + L),
         sigma=np.column_stack([_longer(network.sigma, M), sigma]),
         known=np.concatenate([grown.known, known], axis=1),
         numbers=np.concatenate([network.numbers, numbers]),
-        z=np.concatenate([z, np.zeros((L, z.shape[1]))]),
+        z=np.concatenate([z, np.zeros((L, K))]),
         P=P,
         r=r,
+        due=np.concatenate([network.due, np.ones(M - had, bool)]),
     )
 
 
@@ -301,6 +356,16 @@ def _longer(array: NDArray[T], M: int) -> NDArray[T]:
     """An array with rows of zeros for sensors that are new."""
     rows = np.zeros((M - len(array), *array.shape[1:]), array.dtype)
     return np.concatenate([array, rows])
+
+
+def _quietest(error: Array) -> float:
+    copied = error > 0
+    return constants.QUIETEST_WEIGHT * float(np.median(error[copied])) if copied.any() else 0.0
+
+
+def _wider(z: Array, K: int) -> Array:
+    """Sums with columns of zeros for numbers that were not released then."""
+    return np.pad(z, ((0, 0), (0, K - z.shape[1])))
 
 
 def _first_residuals(network: Network) -> Array:
@@ -326,14 +391,36 @@ def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
     return np.minimum(loadings.numbers_a_slot(np.where(half > 0, total, 0), share, most), half)
 
 
-def restart(network: Network) -> Network:
-    """The state before the first round: loadings on the basis, slow factors."""
+def restart(network: Network, earlier: Network | None = None) -> Network:
+    """The state before the first round: loadings on the basis, slow factors. Those of sensors whose
+    owners are away follow from an earlier run's by :func:`carried`."""
     M = len(network.error)
     k = max(1, min(network.plan.rank, M - 1, network.n_slots // constants.SLOTS_A_FACTOR))
     B = network.basis(max(k, 1, min(constants.MOST_NUMBERS, M // 2)))[:, :k]
     P = B / np.sqrt(np.maximum((B**2).mean(axis=0), 1e-12))
     dynamics = first_dynamics(k, 1.0 / float((P**2).sum(axis=1).mean()))
-    return replace(network, P=P, r=_first_residuals(network), dynamics=dynamics)
+    r = _first_residuals(network)
+    if earlier is not None and (away := network.site < 0).any() and not away.all():
+        P[away], r[away] = carried(network.P, P, away), network.r[away]
+    return replace(network, P=P, r=r, dynamics=dynamics)
+
+
+def carried(before: Array, now: Array, away: Mask) -> Array:
+    """Loadings of sensors whose owners are away, in new factors (m, l).
+
+    Factors are known up to a linear map: the others' loadings before (M, k) and now (M, l) say
+    which one, by ridge regression.
+
+    Examples
+    --------
+    >>> before = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> carried(before, 2 * before, np.array([False, False, True])).round(2)
+    array([[2., 2.]])
+    """
+    here = before[~away]
+    gram = here.T @ here
+    ridge = (1e-3 * np.trace(gram) / len(gram) or 1.0) * np.eye(len(gram))
+    return np.asarray(before[away] @ np.linalg.solve(gram + ridge, here.T @ now[~away]))
 
 
 def with_release(network: Network, sums: Array, present: Sequence[str]) -> Network:
@@ -354,6 +441,29 @@ def with_release(network: Network, sums: Array, present: Sequence[str]) -> Netwo
         numbers=np.concatenate([network.numbers[: last.start], numbers]),
         z=np.concatenate([network.z[: last.start], new]),
     )
+
+
+def resumed(earlier: Network, plan: Plan, positions: Array, how: Addition) -> Network:
+    """The part of an earlier run's state that slots are added to."""
+    kept = replace(since(earlier, how.keep), plan=plan, positions=positions)
+    return kept if how.fit == Fit.ANEW else window(kept, how.first)
+
+
+def with_loadings(
+    network: Network, P: Array, r: Array, present: Sequence[str], fit: Fit
+) -> Network:
+    """The network with loadings that these sites have fitted."""
+    fitted = np.isin(network.site, [network.names.index(name) for name in present])
+    few = network.known.sum(axis=1) < constants.FEWEST_READINGS
+    due = network.due & (few | ~fitted) if fit == Fit.KEPT else few | ~fitted
+    return replace(network, P=P, r=r, due=due)
+
+
+def of_the_absent(network: Network, P: Array, away: Mask, fit: Fit) -> Array:
+    """Loadings of sensors whose owners have not fitted them, given all others' (m, k)."""
+    if fit != Fit.ANEW or away.all() or not away.any():
+        return network.P[away]
+    return carried(network.P, P, away)
 
 
 def infer(network: Network) -> Inferred:
@@ -382,6 +492,8 @@ def infer(network: Network) -> Inferred:
 
 def _smoothed(network: Network, information: Array, vector: Array) -> Inferred:
     dynamics = network.dynamics
+    if not network.learns:
+        return Inferred(information, vector, smooth(information, vector, dynamics), dynamics)
     for _ in range(constants.SHORT_PASSES if network.n_slots < constants.SHORT_SLOTS else 1):
         post = smooth(information, vector, dynamics)
         dynamics = learn(post.moments, network.n_slots)

@@ -38,6 +38,14 @@ class Table:
     instants: Index  # (N,) UTC seconds of the slots
     step: int = 3600  # seconds
 
+    def between(self, start: int, stop: int | None = None) -> Table:
+        """The table of some slots."""
+        at = slice(start, stop)
+        return replace(
+            self, raw=self.raw[:, at], known=self.known[:, at], positions=self.positions[at],
+            instants=self.instants[at],
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Outgoing:
@@ -92,7 +100,8 @@ class Owner:
         itself; and it counts once, at a sensor's first copy, else many windows would find readings.
 
         ``units`` are the agreed transform and season, ``wish`` the network's added error, a
-        multiple, ``bound`` (m,) what the public model leaves open of each sensor, from copies.
+        multiple, ``bound`` (m,) what the public model leaves open of each sensor, from copies; as
+        the last fit left it, where none is given.
         """
         t, (transform, season) = self.table, units
         pin = Pin(transform, t.step, int(t.instants[0]) if len(t.instants) else 0, season)
@@ -105,7 +114,8 @@ class Owner:
             numbers[row] = numbers[row] if held_to is None else kept[1:]
         scale = Scale(*numbers.T)
         s = scale.s
-        quiet = s if bound is None else np.clip(np.fmin(bound, s), PILOT_LOWEST * s, s)
+        bound = self.store.bounds(t.ids) if bound is None else bound
+        quiet = np.clip(np.fmin(bound, s), PILOT_LOWEST * s, s)
         sigma = self._added.sigma(quiet, scale, transform, wish)
         sensible = (sigma == 0) | ((sigma >= LEAST_ERROR) & (sigma <= LARGEST))
         sigma = np.where(sensible, sigma, np.nan)
@@ -130,6 +140,11 @@ class Owner:
             copies=np.where(there, copies.values, np.nan),
             sigma=np.where(there, copies.sigma, 0.0),
         )
+
+    def remember(self, bound: Array | None) -> None:
+        """Keep what the public model leaves open of each sensor (m,), for slots to come."""
+        if bound is not None:
+            self.store.bind(self.table.ids, bound)
 
 
 def digests(ids: Sequence[str]) -> Index:

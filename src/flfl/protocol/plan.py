@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import product
 
 import numpy as np
@@ -58,6 +59,24 @@ class Plan:
         transforms = TRANSFORMS if self.transform is None else (self.transform,)
         seasons = (0, self.period) if self.season is None else (self.season,)
         return list(product(transforms, dict.fromkeys(seasons)))
+
+
+class Fit(IntEnum):
+    """What a run that adds slots does with the loadings of the run before."""
+
+    KEPT = 0  # they stay, but for sensors whose owners have not fitted them yet
+    ONWARD = 1  # one round from where they were
+    ANEW = 2  # as many rounds as a first run, from the start
+
+
+@dataclass(frozen=True)
+class Addition:
+    """How slots are added to an earlier run, by numbers of slots: those before ``keep`` are
+    forgotten, those before ``first`` are not looked at again, but where all is fitted anew."""
+
+    keep: int = 0
+    first: int = 0
+    fit: Fit = Fit.ONWARD
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ DIGEST, SIGNATURE = 4, 8
 LARGEST = 1e32
 """No length that a site publishes is larger, nor smaller than its inverse, except for 0."""
 
+MOST_SLOTS = 10**7
+"""Slots of a network, at the most."""
+
 _FACTS = {
     "sensors": Field("int", ("*", DIGEST)),
     "places": Field("float", ("*", 2)),
@@ -39,6 +42,9 @@ _FACTS = {
 FACT_FIELDS = tuple(_FACTS)
 _ROW = {"P": Field("float", ("*", "*")), "r": Field("float", ("*",))}
 _SIGNED = {"seen": Field("int", (DIGEST,)), "signature": Field("int", (SIGNATURE,))}
+_ROWS = {
+    **_ROW, "present": Field("int", ("*",)), "signatures": Field("int", ("*", SIGNATURE)),
+}  # fmt: skip
 _FROM_ALL = {
     "names": Field("int", ("*",)),
     "sizes": Field("int", ("*",)),
@@ -49,6 +55,7 @@ _NETWORK = {
     "transform": Field("int", ("word",)),
     "season": Field("int"),
     "scale": Field("float"),
+    "quietest": Field("float"),
     "map": Field("int"),
     "site": Field("int", ("M",)),
     "order": Field("int", ("M",)),
@@ -65,6 +72,8 @@ _NETWORK = {
     "r": Field("float", ("M",)),
     "A": Field("float", ("k", "k")),
     "S": Field("float", ("k", "k")),
+    "due": Field("int", ("M",)),
+    "first": Field("int"),
 }
 """A network's public state: M sensors, N slots in S stretches, K numbers a slot, k factors."""
 
@@ -83,11 +92,20 @@ PROTOCOL: Protocol = {
         {"present": Field("int", ("*",)), "z": Field("float", ("*",))}, {**_ROW, **_SIGNED}
     ),
     # Everybody's loadings; the answer is this site's next ones.
-    "refit": Exchange({**_ROW, "signatures": Field("int", ("*", SIGNATURE))}, {**_ROW, **_SIGNED}),
+    "refit": Exchange(_ROWS, {**_ROW, **_SIGNED}),
     # Everybody's last loadings; nothing leaves after this.
-    "finish": Exchange({**_ROW, "signatures": Field("int", ("*", SIGNATURE))}, {}),
-    # An earlier run's public state, to which slots are added.
-    "resume": Exchange(_NETWORK, {}),
+    "finish": Exchange(_ROWS, {}),
+    # Slots are added to an earlier run: the digest of all that became public until then, which
+    # every site keeps, and how (``plan.Addition``).
+    "resume": Exchange(
+        {
+            "digest": Field("int", ("*",)),
+            "keep": Field("int"),
+            "first": Field("int"),
+            "fit": Field("int"),
+        },
+        {},
+    ),
 }
 
 
@@ -119,6 +137,11 @@ def pack_text(text: str) -> Index:
 def unpack_text(numbers: Index) -> str:
     """The text back."""
     return bytes(numbers.astype(np.uint8)).decode()
+
+
+def to_words(digest: bytes) -> Index:
+    """A digest or a signature as numbers."""
+    return np.frombuffer(digest, "<i8").astype(np.int64)
 
 
 def facts_to_wire(facts: Facts) -> dict[str, NDArray]:
@@ -155,6 +178,7 @@ def network_to_arrays(network: Network) -> dict[str, NDArray]:
         "transform": pack_text(network.transform),
         "map": int(network.plan.box is not None),
         "known": pack_known(network.known),
+        "due": network.due.astype(np.int64),
         "A": network.dynamics.A,
         "S": network.dynamics.S,
     }
@@ -163,7 +187,7 @@ def network_to_arrays(network: Network) -> dict[str, NDArray]:
 
 
 def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
-    """The state back, its slots numbered from 0; an `InputError` when the arrays do not fit
+    """The state back, its slots a step apart; an `InputError` when the arrays do not fit
     together, or no run can have led to them."""
     try:
         sizes: dict[str | int, int] = {DIGEST: DIGEST, 2: 2}
@@ -182,8 +206,11 @@ def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
             "transform": unpack_text(own["transform"]),
             "season": int(own["season"]),
             "scale": float(own["scale"]),
+            "quietest": float(own["quietest"]),
             "known": unpack_known(own["known"], sizes["N"]),
-            "positions": np.arange(sizes["N"], dtype=float),
+            "due": own["due"].astype(bool),
+            "first": int(own["first"]),
+            "positions": np.arange(int(own["first"]) + sizes["N"], dtype=float),
         }
         network = Network(**own, dynamics=dynamics)
         sound = _is_sound(network)
@@ -198,7 +225,7 @@ def _is_sound(network: Network) -> bool:
     """Whether a run can have led to this state. A number that is not finite fails every test."""
     names, site, numbers, K = network.names, network.site, network.numbers, network.z.shape[1]
     A, S = network.dynamics.A, network.dynamics.S
-    lengths = np.concatenate([network.error, network.sigma.ravel()])
+    lengths = np.concatenate([network.error, network.sigma.ravel(), [network.quietest]])
     return bool(
         len(site) > 0
         and len(np.unique(network.sensors, axis=0)) == len(site)
@@ -209,7 +236,8 @@ def _is_sound(network: Network) -> bool:
         and 1 <= len(A) <= network.plan.rank
         and 1 <= K <= MOST_NUMBERS
         and ((numbers >= 0) & (numbers <= K)).all()
-        and ((network.units_stop >= 0) & (network.units_stop <= len(numbers))).all()
+        and 0 <= network.first <= MOST_SLOTS
+        and ((network.units_stop >= 0) & (network.units_stop <= network.stop)).all()
         and network.transform in TRANSFORMS
         and network.season >= 0
         and 1 / LARGEST < network.scale < LARGEST

@@ -24,7 +24,7 @@ from flfl.model import Array
 from flfl.protocol import network as public
 from flfl.protocol import schema
 from flfl.protocol.network import Facts, Network, Once
-from flfl.protocol.plan import Plan
+from flfl.protocol.plan import Addition, Fit, Plan
 from flfl.protocol.session import Ask, Program, Replies
 from flfl.protocol.traffic import Traffic
 
@@ -51,6 +51,7 @@ class Coordination:
     sizes: dict[str, int] = field(default_factory=dict)  # dimensions of the answers to come
     once: Once = public.apart  # parties in one process may share what follows from questions
     seen: bytes = bytes(32)  # the hash of all questions so far
+    addition: Addition = field(default_factory=Addition)  # how slots are added to an earlier run
 
     def program(self) -> Program:
         """The questions of the run."""
@@ -59,10 +60,11 @@ class Coordination:
         start = units = 0
         rounds, before = plan.rounds, 0
         if self.earlier is not None:
-            plan = replace(plan, box=self.earlier.plan.box)
-            network = replace(self.earlier, plan=plan, positions=self.positions)
-            self.network, start, rounds = network, network.n_slots, LATER_ROUNDS
-            yield self._ask("resume", **schema.network_to_arrays(network))
+            plan, how = replace(plan, box=self.earlier.plan.box), self.addition
+            self.network = network = public.resumed(self.earlier, plan, self.positions, how)
+            start, rounds = network.stop, plan.rounds if how.fit == Fit.ANEW else LATER_ROUNDS
+            digest = schema.to_words(self.earlier.digest)
+            yield self._ask("resume", digest=digest, keep=how.keep, first=how.first, fit=how.fit)
             if (network.transform, network.season) not in choices:
                 raise FLFLError(
                     f"the earlier run has the transform {network.transform} and the season"
@@ -82,6 +84,13 @@ class Coordination:
         loadings = yield from self._stretch(units, start, N, rounds)
         yield self._ask("finish", **loadings)
         self.traffic.rounds = rounds + before
+        if self.earlier is not None and self.network is not None:
+            kept = public.since(self.earlier, self.addition.keep)
+            self.network = public.joined(kept, self.network)
+
+    @property
+    def _fit(self) -> Fit:
+        return Fit.ANEW if self.earlier is None else self.addition.fit
 
     def _ask(self, kind: str, **body: np.ndarray | float) -> Ask:
         self.traffic.exchanges[kind] += 1
@@ -118,7 +127,8 @@ class Coordination:
             raise FLFLError(f"{len(sums)} sums came, not {self.sizes['released']}")
         network = public.with_release(network, sums, present)
         self.traffic.numbers += int(network.numbers[network.last].sum())
-        self.network = network if self.earlier is not None else public.restart(network)
+        anew = self._fit == Fit.ANEW
+        self.network = public.restart(network, self.earlier) if anew else network
         here = np.array([name in present for name in facts]).astype(int)
         ask = self._ask("begin", present=here, z=sums)
         self.network = self.once(self.seen, partial(_same, self.network))
@@ -164,7 +174,8 @@ class Coordination:
                 network = network.learned
         except np.linalg.LinAlgError:
             raise FLFLError("the sums do not fit the sites' loadings; run again") from None
-        P, r = network.P.copy(), network.r.copy()
+        P, r, away = network.P.copy(), network.r.copy(), np.ones(len(network.r), bool)
+        present = np.zeros(len(network.names), np.int64)
         signatures = np.zeros((len(network.names), schema.SIGNATURE), np.int64)
         for n, name in enumerate(network.names):
             body, rows = replies.by_site.get(name), network.rows(name)
@@ -176,8 +187,11 @@ class Coordination:
                 self._set_aside(name, "its loadings do not fit, or its signature is wrong")
                 continue
             P[rows], r[rows], signatures[n] = body["P"], body["r"], body["signature"]
-        self.network = replace(network, P=P, r=r)
-        return {"P": P, "r": r, "signatures": signatures}
+            present[n], away[rows] = 1, False
+        P[away] = public.of_the_absent(network, P, away, self._fit)
+        here = [name for name, answered in zip(network.names, present, strict=True) if answered]
+        self.network = public.with_loadings(network, P, r, here, self._fit)
+        return {"P": P, "r": r, "present": present, "signatures": signatures}
 
     def _is_signed(self, name: str, body: Mapping[str, NDArray]) -> bool:
         """Whether a site has signed what it publishes, after it has seen what it was asked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass
+from functools import cache, cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from flfl.codec import CodecError, pack, unpack
 from flfl.config import Terms
 from flfl.errors import FLFLError, InputError
 from flfl.protocol.network import Network
-from flfl.protocol.plan import Plan
+from flfl.protocol.plan import Addition, Fit, Plan
 from flfl.protocol.schema import network_from_arrays, network_to_arrays
 from flfl.service.grid import TimeGrid
 
@@ -36,6 +37,8 @@ class Agreement:
     call : the question "who can take part?" that came before
     roster : hash of the list of sites, or empty without secure sums
     geography : of the map, empty without one; centre : of the map, in radians
+    history : hash of all that became public in earlier runs, empty in the first
+    keep, first, fit : how slots are added to it, as :class:`~flfl.protocol.plan.Addition` has it
     """
 
     network: str
@@ -48,10 +51,21 @@ class Agreement:
     sites: tuple[str, ...]
     geography: Geography = ""
     centre: tuple[float, float] = (0.0, 0.0)
+    history: str = ""
+    keep: int = 0
+    first: int = 0
+    fit: int = int(Fit.ANEW)
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.centre).all():
             raise InputError("the map's centre is not finite")
+        if self.fit not in list(Fit):
+            raise InputError("there is no such way to add slots")
+
+    @property
+    def addition(self) -> Addition:
+        """How slots are added to the history."""
+        return Addition(self.keep, self.first, Fit(self.fit))
 
     @property
     def run(self) -> str:
@@ -70,10 +84,15 @@ def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
 def from_bytes(kind: type[T], data: bytes) -> T:
     """An agreement or a grid from what was received; an :class:`AgreementError` if it is none."""
     try:
-        value = TypeAdapter(kind).validate_python(unpack(data))
+        value: T = _adapter(kind).validate_python(unpack(data))
     except (CodecError, ValidationError, OverflowError) as error:
         raise AgreementError(f"what was announced cannot be used: {error}"[:500]) from None
     # A text that reads as a number, a number that reads as true: none of them is taken for another.
@@ -94,19 +113,46 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
         raise AgreementError("the coordinator's list of sites is not this site's")
 
 
-def pack_network(agreement: Agreement, network: Network) -> bytes:
-    """A finished run as it is published: what was agreed, and all that became public."""
-    return pack([to_bytes(agreement), network_to_arrays(network)])
+@dataclass(frozen=True)
+class Published:
+    """All that became public in a network until the end of a run, with what that run agreed on."""
 
+    agreement: Agreement
+    network: Network
 
-def unpack_network(data: bytes) -> tuple[Agreement, Network]:
-    """The finished run back; an :class:`AgreementError` for anything else."""
-    try:
-        agreed, arrays = unpack(data)
-        agreement = from_bytes(Agreement, agreed)
-        network = network_from_arrays(arrays, agreement.plan)
-    except (ValueError, TypeError, AttributeError):
-        raise AgreementError("what was published is no finished run") from None
-    if network.n_slots != agreement.grid.slots:
-        raise AgreementError("what was published is no finished run")
-    return agreement, network
+    @cached_property
+    def digest(self) -> str:
+        """The hash by which parties know that they keep the same."""
+        return self.network.digest.hex()
+
+    @cached_property
+    def data(self) -> bytes:
+        """As it is kept and sent."""
+        return pack([to_bytes(self.agreement), network_to_arrays(self.network)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Published:
+        """It back; an :class:`AgreementError` for anything else."""
+        try:
+            agreed, arrays = unpack(data)
+            agreement = from_bytes(Agreement, agreed)
+            network = network_from_arrays(arrays, agreement.plan)
+        except (ValueError, TypeError, AttributeError):
+            raise AgreementError("what was published is no finished run") from None
+        if network.stop != agreement.grid.slots:
+            raise AgreementError("what was published is no finished run")
+        return cls(agreement, network)
+
+    def check_continued(self, agreement: Agreement) -> None:
+        """Refuse, with an :class:`AgreementError`, a run that does not go on after this one."""
+        mine, theirs = self.agreement, agreement
+        same = all(
+            getattr(mine.grid, name) == getattr(theirs.grid, name) for name in ("start", "step")
+        )
+        if not same or mine.network != theirs.network or theirs.grid.slots < self.network.stop:
+            raise AgreementError(
+                f"the network has the times {mine.grid.step} from {mine.grid.start} on, and"
+                f" {self.network.stop} of them are released; {theirs.grid.slots} of"
+                f" {theirs.grid.step} from {theirs.grid.start} do not go on after them: begin a"
+                " network of another name"
+            )

@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -113,7 +114,7 @@ def coordinator_steps(settings: CoordinatorSettings, path: Path) -> list[Step]:
     tried = bool(Diary(settings.state).runs) if settings.state.is_dir() else False
     looks = [
         ("keys", "broker", lambda: _keys(settings.broker, COORDINATOR)),
-        ("roster, times and map", "sites.roster", lambda: _terms(settings)),
+        ("roster, times and map", "sites.roster", lambda: _terms(settings, path)),
         ("state folder", "state", lambda: _folder(settings.state)),
         ("log", "report.log", lambda: _log(settings.report)),
     ]
@@ -187,11 +188,14 @@ def _floor(settings: SiteSettings) -> str:
     return str(settings.terms.added_error)
 
 
-def _terms(settings: CoordinatorSettings) -> str:
-    from flfl.service.plan import agreed  # reads tables of sensors, which a site does without
+def _terms(settings: CoordinatorSettings, path: Path) -> str:
+    # It reads tables of sensors, which a site does without.
+    from flfl.service.plan import agreement_of, checked_roster, grid_at
 
-    roster, _, quorum = agreed(settings)
-    return f"{len(roster.names)} sites, {quorum} are enough"
+    roster = checked_roster(settings, path)
+    agreement_of(settings, "", TimeGrid(settings.grid.start, settings.grid.step, 2))
+    grid_at(settings, 0.0)
+    return f"{len(roster.names)} sites"
 
 
 def _folder(path: Path) -> str:
@@ -340,8 +344,9 @@ def _readings(settings: SiteSettings, path: Path, status: dict[str, Any] | None)
         given = (status or {}).get("grid")
         if not isinstance(given, dict):
             return "the network's are not known yet: ask again when the coordinator runs"
-        slots = int(given.get("slots") or 0) or 10**6
-        grid = TimeGrid(str(given.get("start")), str(given.get("step")), slots)
+        start, step, stop = (given.get(name) for name in ("start", "step", "stop"))
+        slots = TimeGrid.closed(str(start), str(step), time.time(), stop and str(stop))
+        grid = TimeGrid(str(start), str(step), max(slots, 2))
         where, table = found[0]
         aligned(table, grid, where)
         return f"they are the network's: {grid.step} from {grid.start}"

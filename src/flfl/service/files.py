@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.errors import InputError, explained
 from flfl.io.files import write_files
+
+_LOG = logging.getLogger("flfl.state")
+_HASH = 32
 
 try:
     import fcntl
@@ -42,21 +48,47 @@ def lock(folder: Path, patience: float = 0.0) -> IO[bytes]:
     return file
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether another process is at work with a folder."""
+    try:
+        with (folder / "lock").open("rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def save_bytes(path: Path, data: bytes) -> None:
     """Write a private file; all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_files({path: lambda file: file.write(data) and None}, private=True)
 
 
+def seal(path: Path, data: bytes) -> None:
+    """Write bytes of the state, with their hash; all of them or nothing."""
+    save_bytes(path, hashlib.sha256(data).digest() + data)
+
+
+def unseal(path: Path) -> bytes:
+    """The bytes back; a :class:`CodecError` where one of them has changed."""
+    kept = path.read_bytes()
+    if hashlib.sha256(data := kept[_HASH:]).digest() != kept[:_HASH]:
+        raise CodecError("it is not as it was written")
+    return data
+
+
 def save(path: Path, value: Any) -> None:
     """Write a value of :mod:`flfl.codec` into a private file; all of it or nothing."""
-    save_bytes(path, pack(value))
+    seal(path, pack(value))
 
 
 def load(path: Path) -> Any:
     """The value back, None where there is no such file."""
     try:
-        return unpack(path.read_bytes())
+        return unpack(unseal(path))
     except FileNotFoundError:
         return None
     except (OSError, CodecError) as error:
@@ -65,6 +97,28 @@ def load(path: Path) -> Any:
             where=str(path),
             remedy="Restore it, or move the state folder away to begin anew",
         ) from None
+
+
+def set_aside(path: Path, why: object) -> None:
+    """Rename what is damaged, so that nothing stumbles over it again and nothing is lost."""
+    if path.exists():
+        kept = path.with_name(path.name + ".damaged")
+        with suppress(OSError):
+            path.replace(kept)
+        _LOG.error("%s is damaged (%s): set aside as %s", path, why, kept.name)
+
+
+def load_or_set_aside(path: Path, *names: str) -> Any:
+    """A value that can be made again: None where there is none, or where it is damaged. A mapping
+    must have these names."""
+    try:
+        value = load(path)
+        if value is None or all(name in value for name in names):
+            return value
+        set_aside(path, "something is missing in it")
+    except (InputError, TypeError) as error:
+        set_aside(path, error)
+    return None
 
 
 def folder_name(run: str) -> str:

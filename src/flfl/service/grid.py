@@ -22,6 +22,25 @@ _LONGEST = 8000 * 31_557_600
 """Seconds that a grid may span."""
 
 
+def _after(stop: str) -> int:
+    """The end, in seconds since 1970, of a day, a month or a time that is written so exactly.
+
+    Examples
+    --------
+    >>> _after("1970-01-01"), _after("1970-01-01T06:00")
+    (86400, 21660)
+    """
+    text = stop.strip().removesuffix("Z").replace(" ", "T")
+    try:
+        return int((np.datetime64(text) + 1).astype("M8[s]").astype(np.int64))
+    except ValueError:
+        raise InputError(
+            f"{stop!r} is no time",
+            where="grid.stop",
+            remedy="Write it as 2024-12-31 or 2024-12-31T06:00, in UTC",
+        ) from None
+
+
 @dataclass(frozen=True)
 class TimeGrid:
     """So many slots from a start on, in UTC, a step apart.
@@ -47,6 +66,32 @@ class TimeGrid:
                 remedy="Give times that end before the year 9999",
             )
         self._first()
+
+    @classmethod
+    def closed(cls, start: str, step: str, until: float, stop: str | None = None) -> int:
+        """How many slots have ended by ``until`` (seconds since 1970), and begun by the end of the
+        day, or of the time, ``stop``.
+
+        Examples
+        --------
+        >>> TimeGrid.closed("1970-01-01", "1h", 7200.0), TimeGrid.closed("1970-01-01", "1h", 7199.0)
+        (2, 1)
+        >>> TimeGrid.closed("1970-01-01", "1h", 1e9, stop="1970-01-02")
+        48
+        """
+        two = cls(start, step, 2)
+        first, step_seconds = int(two.stamps()[0]), two.step_seconds
+        last = until if stop is None else min(until, _after(stop) + 2 * step_seconds)
+        count = int(np.clip((last - first) / step_seconds * 1.1 + 3, 2, _LARGEST))
+        stamps = cls(start, step, count).stamps()
+        ended = max(int(np.searchsorted(stamps, until, side="right")) - 1, 0)
+        return ended if stop is None else min(ended, int(np.searchsorted(stamps, _after(stop))))
+
+    def since(self, days: float, least: int) -> int:
+        """The first of the last so many days, or slots, whichever are more."""
+        stamps = self.stamps()
+        first = int(np.searchsorted(stamps, stamps[-1] - 86400 * days, side="right"))
+        return max(min(first, self.slots - least), 0)
 
     def _first(self) -> np.datetime64:
         text = self.start.strip().removesuffix("Z").replace(" ", "T")
@@ -75,6 +120,11 @@ class TimeGrid:
         """Seconds of a step, of a mean one for months."""
         seconds, months = self._step()
         return seconds or months * _MONTH
+
+    @property
+    def end(self) -> int:
+        """When the last slot ends, in seconds since 1970."""
+        return int(TimeGrid(self.start, self.step, self.slots + 1).stamps()[-1])
 
     def stamps(self) -> Index:
         """Seconds since 1970 of every slot (N,)."""

@@ -21,7 +21,6 @@ from flfl.protocol.client import Client, Finished
 from flfl.protocol.network import Network
 from flfl.protocol.traffic import Traffic
 from flfl.service.agreement import Agreement
-from flfl.service.diary import Diary
 
 Array = NDArray[np.float64]
 _LOG = logging.getLogger("flfl.site")
@@ -31,8 +30,11 @@ _WITHIN = 900.0
 
 @dataclass(frozen=True, eq=False)
 class Night:
-    """A run as its owner is told of it. ``added_error`` is that of each sensor that has readings,
-    None where nothing left the owner in this run; ``numbers`` were released for each reading."""
+    """A run as its owner is told of it, in values of :mod:`flfl.codec`.
+
+    ``added_error`` is that of each sensor that has readings, None where nothing left the owner in
+    this run; ``numbers`` were released for each reading; ``traffic`` counts bytes and messages.
+    """
 
     site: str
     network: str
@@ -40,9 +42,8 @@ class Night:
     numbers: float
     rounds: int
     added_error: Array | None
-    traffic: Traffic
-    settings: Mapping[str, str]
-    diary: Diary
+    traffic: dict[str, dict[str, int]]
+    settings: dict[str, str]
 
     @classmethod
     def of(
@@ -50,7 +51,6 @@ class Night:
         settings: SiteSettings,
         agreement: Agreement,
         network: Network,
-        diary: Diary,
         client: Client | None = None,
         traffic: Traffic | None = None,
     ) -> Night:
@@ -62,10 +62,12 @@ class Night:
         told = {"added error": settings.terms.added_error, "share": plan.share, "rank": plan.rank,
                 "rounds": plan.rounds, "effort": settings.out.effort,
                 "coverage": settings.out.coverage, "sites": ", ".join(agreement.sites)}  # fmt: skip
+        names = ("up", "down", "messages_up", "messages_down")
+        counted = {name: dict(getattr(traffic or Traffic(), name)) for name in names}
         shown = {name: str(value) for name, value in told.items()}
         return cls(
             settings.name, settings.network, agreement.secure, numbers, plan.rounds, added,
-            traffic or Traffic(), shown, diary,
+            counted, shown,
         )  # fmt: skip
 
 

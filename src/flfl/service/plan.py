@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from flfl.config import CoordinatorSettings, MapSettings
@@ -17,10 +19,17 @@ from flfl.service.keys import load_roster
 Map = tuple[Geography, tuple[float, float], Box | None]
 
 
-def agreement_of(settings: CoordinatorSettings, roster: str) -> Agreement:
-    """What every run of these settings agrees on; its number, call and sites are still empty."""
-    run, given = settings.run, settings.grid
-    grid = TimeGrid(given.start, given.step, given.slots)
+def grid_at(settings: CoordinatorSettings, now: float) -> TimeGrid | None:
+    """The slots that are closed at a time, in seconds since 1970; None below two."""
+    given, until = settings.grid, now - 3600 * settings.run.grace
+    slots = TimeGrid.closed(given.start, given.step, until, given.stop)
+    return TimeGrid(given.start, given.step, slots) if slots > 1 else None
+
+
+def agreement_of(settings: CoordinatorSettings, roster: str, grid: TimeGrid) -> Agreement:
+    """What a run of these settings on these times agrees on; its number, call, sites and history
+    are still empty."""
+    run = settings.run
     geography, centre, box = ("", (0.0, 0.0), None) if settings.map is None else _map(settings.map)
     plan = Plan(
         added_error=run.added_error,
@@ -37,18 +46,16 @@ def agreement_of(settings: CoordinatorSettings, roster: str) -> Agreement:
     return Agreement(settings.network, 0, "", grid, plan, run.secure, roster, (), geography, centre)
 
 
-def agreed(settings: CoordinatorSettings) -> tuple[Roster, Agreement, int]:
-    """The roster, what every run agrees on, and how many sites are enough."""
+def checked_roster(settings: CoordinatorSettings, path: Path) -> Roster:
+    """The list of sites as it is now."""
     roster, quorum = load_roster(settings.sites.roster), settings.sites.quorum
     if quorum > len(roster.names):
         raise InputError(
             f"quorum is {quorum}, and the roster lists {len(roster.names)} sites",
-            where="sites.quorum",
+            where=f"{path}: sites.quorum",
             remedy="Give a smaller one, or none: the threshold of the roster is kept anyway",
         )
-    terms = agreement_of(settings, roster.digest.hex())
-    quorum = max(quorum, roster.threshold if settings.run.secure else 1)
-    return roster, terms, quorum
+    return roster
 
 
 def _map(settings: MapSettings) -> Map:

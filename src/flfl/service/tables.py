@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 from flfl.config import OutSettings, ReadingRules, ReadingSettings
 from flfl.ensemble.recovery import METHODS, Recovered
 from flfl.errors import InputError
-from flfl.io.files import Writer
+from flfl.io.files import Writer, check_writable
 from flfl.io.grid import unseen
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
 from flfl.io.table import NOBODY, Table
 from flfl.io.write import Provenance, write_result
-from flfl.service.diary import stamp
+from flfl.service.diary import Diary, stamp
 from flfl.service.grid import TimeGrid
 from flfl.service.home import Snapshot
 from flfl.service.night import Night, gained, page_and_scores
@@ -29,6 +30,8 @@ Array = NDArray[np.float64]
 _NO_READING = "no reading"
 WORDS = ("", *METHODS, NOBODY, _NO_READING)
 """What a cell comes from, or why it is empty, by number, for the page's process."""
+_LEAST_ROOM = 2**22
+"""Bytes that an output's disk must have left."""
 
 
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
@@ -104,6 +107,19 @@ def _query(settings: ReadingSettings) -> Table:
     return to_table(columns, ReadingRules.check(settings.rules))
 
 
+def check_output(out: OutSettings) -> None:
+    """Refuse an output that cannot be written: no folder, no right, no room."""
+    paths = [path for path in (out.file, out.flags) if path is not None]
+    check_writable(*paths)
+    for path in paths:
+        size = 2 * path.stat().st_size if path.exists() else 0
+        free = shutil.disk_usage(path.resolve().parent).free
+        if free < max(size, _LEAST_ROOM):
+            raise InputError(
+                f"there are {free / 1e6:.0f} MB left", where=str(path), remedy="Make room"
+            )
+
+
 def write_tables(
     out: OutSettings,
     taken: Snapshot,
@@ -112,11 +128,12 @@ def write_tables(
     others: NDArray[np.bool_],
     run: str,
     night: Night | None = None,
+    diary: Diary | None = None,
 ) -> None:
     """The owner's own files, from its readings and what was recovered of sensors that have any.
 
     ``others``: in which slots the network has readings, as far as that is public. With a ``night``
-    its page and scores too, where they are wanted, and a line in the diary.
+    and the ``diary`` its page and scores too, where they are wanted, and a line in the diary.
     """
     index = pd.DatetimeIndex(grid.stamps().astype("M8[s]"), name="time")
     table = from_frame(pd.DataFrame(taken.values.T, index, taken.ids))
@@ -141,7 +158,7 @@ def write_tables(
     reasons = np.where(known, "", reasons)
     about = Provenance(reasons, "flfl", run, methods=came, observed=away == 0)
     more: dict[str | Path, Writer] = {}
-    if night is not None:
+    if night is not None and diary is not None:
         tests = [whole(part) for part in (result.holdout, result.inside, result.site_holdout)]
         counted = {"sensors": len(taken.ids), "slots": len(known), "gaps": int((~known).sum()),
                    "filled": int(filled.sum())}  # fmt: skip
@@ -152,16 +169,17 @@ def write_tables(
                      "reasons": _numbered(reasons), "stamps": grid.stamps(), "run": run,
                      "page": out.page is not None,
                      "methods": _numbered(np.where(filled, came, ""))}  # fmt: skip
-            more = _shown(out, taken, night, parts, figures)
+            more = _shown(out, taken, night, diary, parts, figures)
     write_result(out.file, out.flags, table, values, lower, upper, about, more=more)
-    if night is not None:
-        night.diary.record(run, **figures)
+    if night is not None and diary is not None:
+        diary.record(run, **figures)
 
 
 def _shown(
     out: OutSettings,
     taken: Snapshot,
     night: Night,
+    diary: Diary,
     parts: dict[str, Any],
     figures: dict[str, Any],
 ) -> dict[str | Path, Writer]:
@@ -169,14 +187,9 @@ def _shown(
     added = np.full(len(taken.ids), np.nan)
     if night.added_error is not None:
         added[taken.alive] = night.added_error
-    runs = [one.model_dump() for one in night.diary.runs if one.run != parts["run"]]
+    runs = [one.model_dump() for one in diary.runs if one.run != parts["run"]]
     now = {"run": parts["run"], "ended": stamp(), "failed": "", **figures}
-    traffic = {name: dict(getattr(night.traffic, name))
-               for name in ("up", "down", "messages_up", "messages_down")}  # fmt: skip
-    about = {"site": night.site, "network": night.network, "secure": night.secure,
-             "numbers": night.numbers, "rounds": night.rounds, "traffic": traffic,
-             "settings": dict(night.settings), "nights": [*runs, now], "added_error": added,
-             **vars(taken)}  # fmt: skip
+    about = vars(night) | vars(taken) | {"nights": [*runs, now], "added_error": added}
     if (made := page_and_scores(about | parts)) is None:
         return {}
     wanted = zip((out.page, out.scores), made, strict=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flfl.clock import Clock
 from flfl.config import DeadlineSettings
 from flfl.errors import FLFLError
 from flfl.protocol.journal import JournalError
@@ -16,6 +16,8 @@ from flfl.protocol.traffic import Traffic
 from flfl.transport.link import CoordinatorLink, Message, Received
 
 _LOG = logging.getLogger("flfl.coordinator")
+_LOOKS = 2.0
+"""Seconds between two looks at the deadlines, at the most, of a coordinator that is at work."""
 
 
 class StalledError(FLFLError):
@@ -50,13 +52,15 @@ class Dispatcher:
         deadlines: DeadlineSettings,
         quorum: int = 1,
         again: float = 1.0,
+        clock: Clock | None = None,
     ) -> None:
         self.coordinator, self.link, self.run, self.traffic = coordinator, link, run, traffic
         self.deadlines, self.quorum = deadlines, quorum
         self.aside: dict[str, str] = {}
         self.paused, self._again = "", again
         self._asked: dict[str, _Asked] = {}
-        self._began = time.monotonic()
+        self._now = (clock or Clock()).monotonic
+        self._began = self._looked = self._now()
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -65,7 +69,7 @@ class Dispatcher:
 
     def begin(self, without: Sequence[str] = ()) -> None:
         """Send the messages that are still to be answered; ``without`` have no part in this run."""
-        self._began = time.monotonic()
+        self._began = self._looked = self._now()
         waiting = dict(self.coordinator.start())
         for site in without:
             waiting.pop(site, None)
@@ -79,19 +83,28 @@ class Dispatcher:
         if received.branch == "link":
             # The broker may have forgotten everything.
             self._send(*self._asked)
-        if message is None or message.kind not in ("here", "answer", "refused"):
+        if message is None or message.kind not in ("here", "answer", "refused", "left"):
             return
         if message.run != self.run:
             self._drop("another run", received.name)
         elif message.kind == "here":
             self._is_here(received.name)
+        elif message.kind == "left":
+            self._has_left(received.name, str(message.about.get("why", ""))[:200])
         else:
             self._answered(received.name, message)
 
     def check(self) -> float:
         """Act on deadlines that have passed (:class:`StalledError` for the whole run's); returns
-        seconds until the next one."""
-        now, deadlines = time.monotonic(), self.deadlines
+        seconds until the next one. Time during which this party was not connected, or did not
+        look, is nobody else's."""
+        now, deadlines = self._now(), self.deadlines
+        lost = now - self._looked - (_LOOKS if self.link.connected else 0.0)
+        self._looked = now
+        if lost > 0:
+            self._began += lost
+            for asked in self._asked.values():
+                asked.since += lost
         left = self._began + deadlines.finish_within - now
         if left <= 0:
             late = f"within {deadlines.finish_within:g} s; it was waiting for"
@@ -121,10 +134,13 @@ class Dispatcher:
             return
         try:
             envelopes = self.coordinator.receive(message.data)
-        except FLFLError as error:
-            if self.coordinator.broken or isinstance(error, JournalError):
+        except JournalError:
+            raise
+        except Exception as error:
+            if self.coordinator.broken:
                 raise
-            self._drop(str(error), site)
+            # Nothing that a site can send ends the coordinator's process, nor the run.
+            self._drop(str(error) or type(error).__name__, site)
             return
         self.traffic.sent_up(bytes_by_kind(message.data))
         del self._asked[site]
@@ -134,8 +150,15 @@ class Dispatcher:
         if site in self.aside:
             self._tell_aside(site)
         asked = self._asked.get(site)
-        if asked is not None and time.monotonic() - asked.sent >= self._again:
+        if asked is not None and self._now() - asked.sent >= self._again:
             self._send(site)
+
+    def _has_left(self, site: str, why: str) -> None:
+        """A site cannot go on with the run."""
+        if site in self.coordinator.sites and self._can_lose(site):
+            self._go_on_without(site, f"it has left: {why}")
+        elif site in self._asked:
+            raise RefusedBySiteError(f"{site} has left ({why}), and the run cannot do without it")
 
     def _missed(self, site: str, asked: _Asked, now: float) -> None:
         asked.missed, asked.since = asked.missed + 1, now
@@ -167,12 +190,12 @@ class Dispatcher:
         self.paused = ""
         for site, data in envelopes:
             self.traffic.sent_down(bytes_by_kind(data))
-            self._asked[site] = _Asked(Message("question", self.run, {}, data), time.monotonic())
+            self._asked[site] = _Asked(Message("question", self.run, {}, data), self._now())
             self._send(site)
 
     def _send(self, *sites: str) -> None:
         for site in sites:
-            self._asked[site].sent = time.monotonic()
+            self._asked[site].sent = self._now()
             self.link.tell(site, self._asked[site].message)
 
     def _drop(self, why: str, site: str, level: int = logging.WARNING) -> None:

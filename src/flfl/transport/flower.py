@@ -20,7 +20,7 @@ from flfl.codec import CodecError, pack, unpack
 from flfl.errors import FLFLError, InputError
 from flfl.secagg import Identity, Roster
 from flfl.secagg.keys import digest
-from flfl.transport.link import NOT_TOLD, Message, Received
+from flfl.transport.link import COORDINATOR, NOT_TOLD, Message, Received
 
 try:
     from flwr.app import Array, ArrayRecord, RecordDict
@@ -130,7 +130,9 @@ class GridLink:
         return True
 
     def say(self, **status: Any) -> None:
-        """Nobody can read a status here; the coordinator's log tells how far the run is."""
+        """Nobody else can read a status here: the coordinator's log tells how far the run is."""
+        here = {"state": "here", "boot": self.boot}
+        self._received.append(Received("status", COORDINATOR, None, here))
 
     def next(self, seconds: float) -> Received | None:
         """What came next."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from flfl.clock import Clock
 from flfl.protocol.client import Refusal
 from flfl.protocol.journal import DurableSite, JournalError
 from flfl.protocol.messages import ProtocolError
@@ -38,20 +38,22 @@ class Responder:
         run: str,
         again: float,
         refused: Callable[[Exception], None],
+        clock: Clock | None = None,
     ) -> None:
         self._site, self._link, self._run = site, link, run
         self._again, self._refused = again, refused
         self._answered: Message | None = None
-        self._received_at, self.answers = time.monotonic(), 0
+        self._now = (clock or Clock()).monotonic
+        self._received_at, self.answers = self._now(), 0
 
     def here(self) -> None:
         """Say that this site is in the run and waits for its question."""
-        self._received_at = time.monotonic()
+        self._received_at = self._now()
         self._link.reply(Message("here", self._run))
 
     def tick(self) -> None:
         """Ask again when nothing was received for a while."""
-        if time.monotonic() - self._received_at >= self._again:
+        if self._now() - self._received_at >= self._again:
             self.here()
 
     def take(self, question: Message) -> None:
@@ -63,7 +65,7 @@ class Responder:
         if answer is None or answer.about["re"] != question.id:
             answer = self._answer(question)
         self._link.reply(answer)
-        self._received_at = time.monotonic()
+        self._received_at = self._now()
 
     def _answer(self, question: Message) -> Message:
         try:
