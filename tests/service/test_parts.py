@@ -23,10 +23,10 @@ from flfl.service import keys
 from flfl.service.agreement import (
     Agreement,
     AgreementError,
+    Published,
     check_terms,
     from_bytes,
     to_bytes,
-    unpack_network,
 )
 from flfl.service.coordinator import Setup
 from flfl.service.files import lock
@@ -202,7 +202,7 @@ class TestAgreement:
         with pytest.raises(AgreementError):
             from_bytes(Agreement, data)
         with pytest.raises(AgreementError):
-            unpack_network(data)
+            Published.from_bytes(data)
 
     @pytest.mark.parametrize(
         ("section", "name", "value"),

@@ -11,7 +11,7 @@ from flfl.protocol.messages import Question, encode
 from flfl.protocol.plan import Plan
 from flfl.protocol.schema import PROTOCOL
 from flfl.service import keys, tables
-from flfl.service.agreement import Agreement, pack_network, to_bytes
+from flfl.service.agreement import Agreement, Published, to_bytes
 from flfl.service.files import folder_name
 from flfl.service.grid import TimeGrid
 from flfl.service.home import Home, Snapshot
@@ -218,7 +218,8 @@ def finished():
     coordinator, sites, traffic, run = parties(table, sensors)
     local.run(coordinator, sites, traffic)
     agreement = Agreement("n", 3, "c", GRID, run.plan, False, "", ("east", "south"))
-    return Message("ended", agreement.run, {}, pack_network(agreement, run.network))
+    made = Published(agreement, run.network)
+    return Message("ended", agreement.run, {"digest": made.digest}, made.data)
 
 
 def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
@@ -238,7 +239,7 @@ def test_a_site_joins_a_finished_run_once_and_says_nothing(service, finished):
 def test_a_finished_run_that_is_none_is_not_joined(service, finished, at):
     site, data = service(), bytearray(finished.data)
     data[at] ^= 1
-    site.take(Received("all", "plan", Message("ended", finished.run, {}, bytes(data))))
+    site.take(Received("all", "plan", Message("ended", finished.run, finished.about, bytes(data))))
     assert site.problem
     assert not list((site.settings.state / "runs").glob("*"))
 

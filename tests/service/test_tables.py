@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from flfl.config import OutSettings
-from flfl.ensemble.estimate import Recovered
+from flfl.ensemble.recovery import Recovered
 from flfl.service.grid import TimeGrid
 from flfl.service.home import Snapshot
 from flfl.service.tables import write_tables
@@ -17,7 +17,7 @@ def test_slots_that_nobody_observed(tmp_path, extrapolate):
     values[:, 5:], values[0, 2] = np.nan, np.nan
     taken = Snapshot(["a", "b"], values, None, "")
     grid = TimeGrid("2024-01-01", "1 hour", 10)
-    result = Recovered(*(np.full((2, 10), x) for x in (3.0, 2.0, 4.0, np.nan, np.nan)))
+    result = Recovered(*(np.full((2, 10), x) for x in (3.0, 2.0, 4.0, 2.0, *[np.nan] * 4)))
     # Others have readings in slot 5; of the last slot nothing is public yet.
     others = np.isin(np.arange(9), [5])
     out = OutSettings(

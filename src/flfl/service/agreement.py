@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -84,15 +84,16 @@ def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
-@cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+"""What reads each kind: making one takes longer than reading."""
 
 
 def from_bytes(kind: type[T], data: bytes) -> T:
     """An agreement or a grid from what was received; an :class:`AgreementError` if it is none."""
     try:
-        value: T = _adapter(kind).validate_python(unpack(data))
+        if kind not in _ADAPTERS:
+            _ADAPTERS[kind] = TypeAdapter(kind)
+        value: T = _ADAPTERS[kind].validate_python(unpack(data))
     except (CodecError, ValidationError, OverflowError) as error:
         raise AgreementError(f"what was announced cannot be used: {error}"[:500]) from None
     # A text that reads as a number, a number that reads as true: none of them is taken for another.

@@ -455,21 +455,29 @@ class SiteService:
         self._report("lacking", digest=digest)
 
     def _given(self, message: Message) -> State:
-        """What became public has come: keep it, if it is newer than what this site has."""
-        given, kept, state = Published.from_bytes(message.data), self._kept(), self.state
-        if given.agreement.network != self.settings.network:
-            raise AgreementError("what was published is of another network")
-        if kept is not None:
-            if given.network.stop < kept.network.stop:
-                raise AgreementError("what was published is older than what this site keeps")
-            kept.check_continued(given.agreement)
-        seal(self.settings.state / NETWORK, given.data)
+        """What became public has come."""
+        digest, state = str(message.about.get("digest", "")), self.state
+        given = self._accept(message.data, digest)
         if not isinstance(state, Lacking) or given.digest != state.digest:
             return state
         (self.settings.state / LACKING).unlink(missing_ok=True)
         self.state = Waiting()
         handler = self._planned if state.message.kind == "plan" else self._ended
         return handler(state.message)
+
+    def _accept(self, data: bytes, digest: str) -> Published:
+        """Keep what became public, if it goes on after what this site has."""
+        given, kept = Published.from_bytes(data), self._kept()
+        if given.agreement.network != self.settings.network or given.digest != digest:
+            raise AgreementError("what was published is another run than it says")
+        if given.agreement.grid.end > self.clock.now():
+            raise AgreementError("what was published has not ended by this site's clock")
+        if kept is not None:
+            if given.network.stop < kept.network.stop:
+                raise AgreementError("what was published is older than what this site keeps")
+            kept.check_continued(given.agreement)
+        seal(self.settings.state / NETWORK, given.data)
+        return given
 
     def _asked_for(self, message: Message) -> State:
         """The coordinator has lost what became public."""
@@ -600,7 +608,8 @@ class SiteService:
         self.pending, self._failures, self.runs = None, 0, self.runs + 1
         self.problem = self._public_problem = ""
         _LOG.info("run %s is done: %s", result.run, self.settings.out.file)
-        self._report("done", result.run)
+        if (self._folder(result.run) / AGREEMENT).exists():  # it took part
+            self._report("done", result.run)
 
     def _ended(self, message: Message) -> State:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
@@ -614,10 +623,7 @@ class SiteService:
         known = written or (last is not None and last.run == message.run)
         if isinstance(self.state, Waiting | Lacking) and digest and not known:
             if message.data:
-                given = Published.from_bytes(message.data)
-                if given.digest != digest:
-                    raise AgreementError("what was published is another run than it says")
-                seal(self.settings.state / NETWORK, given.data)
+                self._accept(message.data, digest)
             kept = self._kept()
             if kept is None or kept.digest != digest:
                 return self._lack(message, digest)
