@@ -75,4 +75,4 @@ def fit_offsets(X: Array, J: Array, rows: Array) -> Array:
     gram = (J @ pairs.T).reshape(len(J), len(rows), len(rows))
     # A constant needs no ridge, but a sensor without readings a matrix that can be solved.
     gram += np.diag(np.where(used, SEASON_RIDGE * order, 1.0) + 1e-9)
-    return np.linalg.solve(gram, ((J * X) @ rows.T)[:, :, None])[:, :, 0]
+    return np.asarray(np.linalg.solve(gram, ((J * X) @ rows.T)[:, :, None])[:, :, 0], dtype=float)
