@@ -116,7 +116,7 @@ def coordinator_status(service: CoordinatorService) -> Status:
         broker=address(settings.broker),
         since=service.since,
         problem=said["problem"] or said["paused"],
-        next_run=str(said.get("next_run") or ""),
+        next_run=_moment(said.get("next_run")),
         certificates=certificate_ends(settings.broker),
         deadlines=settings.deadlines.model_dump(),
         sites=tuple(rows),
@@ -124,6 +124,14 @@ def coordinator_status(service: CoordinatorService) -> Status:
         counters={"dropped": sum(link.dropped.values())},
         **{**from_diary(service.diary), "totals": totals},
     )
+
+
+def _moment(when: Any) -> str:
+    """A time in seconds since 1970, as far as it is one; 0 is none."""
+    try:
+        return stamp(float(when)) if when else ""
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""
 
 
 def _under_way(said: Mapping[str, Any], service: CoordinatorService) -> dict[str, Any]:
@@ -166,7 +174,7 @@ def site_status(service: SiteService) -> Status:
         broker=address(settings.broker),
         since=service.since,
         problem=service.problem,
-        next_run=str(heard.get("next_run") or "")[:_TEXT],
+        next_run=_moment(heard.get("next_run")),
         certificates=certificate_ends(settings.broker),
         run=run,
         counters=counters,

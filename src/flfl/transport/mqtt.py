@@ -194,13 +194,12 @@ class Link:
         self._inboxes: dict[tuple[str, str], Inbox] = {}
         self._pending: deque[Any] = deque()
         self._lock, self._up = threading.Lock(), threading.Event()
-        self._client = self._connecting()
+        self._client = self._new_client()
+        self._start()
 
-    def _connecting(self) -> Any:
-        client = self._new_client()
-        client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
-        client.loop_start()
-        return client
+    def _start(self) -> None:
+        self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive)
+        self._client.loop_start()
 
     @property
     def connected(self) -> bool:
@@ -289,7 +288,8 @@ class Link:
         self._up.clear()
         self._client.disconnect()
         self._client.loop_stop()
-        self._client = self._connecting()
+        self._client = self._new_client()
+        self._start()
 
     def _keep(self, received: Received) -> None:
         """Until it is read. Who sends faster than this party reads must not fill its memory."""
