@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,6 @@ from threadpoolctl import threadpool_limits
 
 from flfl.codec import pack, unpack
 from flfl.constants import WINDOW_SLOTS
-from flfl.datasets.catalogue import load_dataset
 from flfl.model.basis import map_box, to_plane
 from flfl.protocol.added_error import AddedError
 from flfl.protocol.client import Client
@@ -74,10 +72,19 @@ def carry(parts, plan, stores, earlier, addition, secure, tap=None):
     return run.network, traffic
 
 
-def replay(path: Path, table: Table, plan: Plan) -> None:
+def most_memory() -> float:
+    """Megabytes that this process had at the most; what its parent had does not count."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def replay(path: Path) -> None:
     """One site's night, from what it keeps."""
     kept = unpack(path.read_bytes())
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    table = tables(kept["values"], kept["place"], kept["values"].shape[1])[0]
+    (left, low), (right, high) = kept["box"].tolist()
+    plan = Plan(box=((left, low), (right, high)), period=24, rounds=5)
+    start = most_memory()
     began = time.process_time()
     with threadpool_limits(limits=1):
         store = CopyStore(kept["store"])
@@ -89,7 +96,7 @@ def replay(path: Path, table: Table, plan: Plan) -> None:
         answered = time.process_time()
         finish_run(client, Effort(boost=kept["full"], period=24), kept["home"])
     ended = time.process_time()
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    most = most_memory()
     print(f"answers {answered - began:.1f} s, finish at home {ended - answered:.1f} s of processor"
           f" time; {start:.0f} MB before, {most:.0f} MB at the most")  # fmt: skip
 
@@ -102,15 +109,17 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=24)
     parser.add_argument("--replay", type=Path)
     options = parser.parse_args()
+    if options.replay is not None:
+        replay(options.replay)
+        return
+    from flfl.datasets.catalogue import load_dataset  # large, and no part of a site
+
     readings, sensors = load_dataset(options.data)
     Y = readings.values.to_numpy().T[:, : options.slots]
     plane = to_plane(sensors.coordinates, sensors.kind)
     N, folder = Y.shape[1], Path(tempfile.mkdtemp())
     plan = Plan(box=map_box(plane), period=24, rounds=5)
     before, now = tables(Y, plane, N - options.new), tables(Y, plane, N)
-    if options.replay is not None:
-        replay(options.replay, now[0], plan)
-        return
     stores = {t.name: CopyStore() for t in before}
     path = folder / "copies.sqlite"
     path.touch()
@@ -141,11 +150,11 @@ def main() -> None:
     for full in (False, True):
         for home in (N - max(90 * 24, WINDOW_SLOTS), 0):
             kept = {"store": str(copy), "network": network_to_arrays(network), "questions": plain,
-                    "home": home, "full": full}  # fmt: skip
+                    "home": home, "full": full, "values": Y[:1], "place": plane[:1],
+                    "box": np.array(plan.box)}  # fmt: skip
             where = folder / "site"
             where.write_bytes(pack(kept))
-            same = ["--data", options.data, "--slots", str(N), "--new", str(options.new)]
-            command = [sys.executable, __file__, "--replay", str(where), *same]
+            command = [sys.executable, __file__, "--replay", str(where)]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             word = "a window" if home else "all days"
             print(f"effort {'full' if full else 'quick'}, {word}: {said}", end="", flush=True)
