@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from scikit_posthocs import critical_difference_diagram
 
 from flfl.methods import methods
-from flfl_bench import statistics
+from flfl_bench import owners, statistics
 from flfl_bench.statistics import OURS
 from flfl_bench.tables import short
 
@@ -229,7 +229,7 @@ _KINDS = {
     OURS: (OUR_COLOUR, "o"),
     "federated": (COLOURS[0], "s"),
     "pooled": (COLOURS[1], "D"),
-    "each sensor alone": (GREY, "^"),
+    "nothing shared": (GREY, "^"),
 }
 
 
@@ -237,7 +237,7 @@ def _kind(label: str, method: str) -> str:
     if label == OURS:
         return OURS
     known = methods()[method]
-    return "federated" if known.federated else "pooled" if known.pooled else "each sensor alone"
+    return "federated" if known.federated else "pooled" if known.pooled else "nothing shared"
 
 
 def _name_points(figure: Any, axis: Any, points: Sequence[tuple[str, float, float]]) -> None:
@@ -247,7 +247,7 @@ def _name_points(figure: Any, axis: Any, points: Sequence[tuple[str, float, floa
     pixels = [axis.transData.transform((x, y)) for _, x, y in points]
     taken = [(x - 2 * unit, x + 2 * unit, y - 2 * unit, y + 2 * unit) for x, y in pixels]
     for (text, x, y), (left, level) in zip(points, pixels, strict=True):
-        wide, high = 3.3 * len(text) * unit, 6.5 * unit
+        wide, high = 3.6 * len(text) * unit, 6.5 * unit
         places = [
             (side, shift * high / 2)
             for shift in sorted(range(-16, 17), key=abs)
@@ -343,6 +343,106 @@ def scaling(rows: pd.DataFrame) -> Picture:
         _legend(figure, axes[0, 0], look)
 
     return Picture("scaling", "Time and memory as the network grows", draw, 3.4)
+
+
+_PLACES = {
+    "compact": "your sensors: side by side",
+    "interleaved": "among other owners'",
+}
+
+
+def protection(rows: pd.DataFrame) -> list[Picture]:
+    """What the noise costs: how much of the pooled gain is left, by the added error."""
+    found = list(owners.by_noise(owners.paired(rows)))
+    if len({noise for _, noise, _ in found}) < 2:
+        return []
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        for kind, colour, marker in zip(owners.KINDS, (OUR_COLOUR, COLOURS[0]), "os", strict=True):
+            own = [(noise, one) for name, noise, one in found if name == kind]
+            noise = [at for at, _ in own]
+            closed = np.array([100 * one.closed for _, one in own])
+            ends = 100 * np.array([one.intervals[-1] for _, one in own]).T
+            axis.errorbar(
+                noise, closed, np.abs(ends - closed), color=colour, marker=marker, capsize=2,
+                label=f"owners of {kind}", elinewidth=0.8,
+            )  # fmt: skip
+        axis.axhline(100, color=GREY, linewidth=0.6, linestyle=":")
+        axis.annotate(
+            "all readings pooled", (0.02, 100), xycoords=("axes fraction", "data"), xytext=(0, 2),
+            textcoords="offset points", fontsize=6, color="#555555",
+        )  # fmt: skip
+        axis.set_xlabel("added error (multiples of a sensor's own error in time)")
+        axis.set_ylabel("of the pooled gain (%)")
+        axis.set_xticks(sorted({noise for _, noise, _ in found}))
+        axis.set_ylim(bottom=0)
+        axis.margins(y=0.1)
+        figure.legend(loc="outside lower center", ncols=2)
+
+    caption = (
+        "What protection costs: the share of the pooled gain that is left as owners add more noise"
+        " to what leaves them; 95 % intervals"
+    )
+    return [Picture("protection", caption, draw, 2.2)]
+
+
+def ownership(rows: pd.DataFrame) -> list[Picture]:
+    """What an owner gains, by how many sensors it has: of what pooling would gain, how much."""
+    pairs = owners.paired(rows)
+    pairs = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
+    found = _by_size(pairs)
+    places = [how for how in _PLACES if any(key[0] == how for key in found)]
+    if not places:
+        return []
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
+        for axis, how in zip(axes, places, strict=True):
+            _gains(axis, {size: one for (place, size), one in found.items() if place in (how, "")})
+            axis.set(title=_PLACES[how], xlabel="sensors that you own")
+        axes[0].set_ylabel("error lower than alone (%)")
+        axes[0].margins(y=0.12)
+        handles, labels = axes[0].get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True))
+        figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
+
+    caption = (
+        "What you gain, by how many sensors you own: error on hidden readings against what each"
+        f" owner reaches alone, mean over {pairs['data'].nunique()} networks, half of the readings"
+        " missing (one by one and in blocks); line: 95 % interval; bold: the share of the pooled"
+        " gain"
+    )
+    return [Picture("owners", caption, draw, 2.4)]
+
+
+def _by_size(pairs: pd.DataFrame) -> dict[tuple[str, float], owners.Worth]:
+    """What it is worth by place and size, where all cases were run: else means do not compare."""
+    cases = len(pairs.groupby(["data", "pattern"]))
+    found = {}
+    for (how, size), own in pairs.dropna(subset="size").groupby(["how", "size"]):
+        worth = owners.worth(own)
+        if worth is not None and len(own.groupby(["data", "pattern"])) == cases:
+            found[str(how), float(size)] = worth  # type: ignore[arg-type]
+    return found
+
+
+def _gains(axis: Any, found: dict[float, owners.Worth]) -> None:
+    """A bar for what pooling gains, one in it for what we do, and the share above."""
+    for place, (_, one) in enumerate(sorted(found.items())):
+        gain, pooled = 100 * one.gain, 100 * one.pooled_gain
+        axis.bar(place, pooled, 0.8, color="#CCCCCC", label="if all readings were pooled")
+        axis.bar(place, gain, 0.5, color=OUR_COLOUR, label="flfl: readings stay at home")
+        low, high = (100 * end for end in one.intervals[0])
+        axis.plot([place, place], [low, high], color="black", linewidth=0.8)
+        axis.annotate(
+            f"{100 * one.closed:.0f} %" if np.isfinite(one.closed) else "",
+            (place, max(gain, pooled, high, 0.0)), xytext=(0, 2), textcoords="offset points",
+            ha="center", fontsize=6, fontweight="bold",
+        )  # fmt: skip
+    axis.axhline(0, color="black", linewidth=0.6)
+    axis.set_xticks(range(len(found)), [f"{size:g}" for size in sorted(found)])
+    axis.set_xlim(-0.6, len(found) - 0.4)
 
 
 def _usual(sizes: pd.Series) -> int:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import math
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+import flfl
 from flfl.audit import COORDINATOR, audit
+from flfl.estimators.base import BaseRecoverer
 from flfl.evaluation import evaluate, training_mask
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
+from flfl.methods import Method, find
 from flfl_bench.cells import Cell, json_text, load
 from flfl_bench.experiment import AUDITED
+from flfl_bench.owners import deal
 from flfl_bench.pool import Lost, run_all
 from flfl_bench.store import Store
 
@@ -123,6 +134,7 @@ class _Account:
 def run_cell(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a worker does: run a cell, from and to plain values. A failure is a result too."""
     cell = Cell.from_dict(given)
+    give_back_memory()
     start, cpu = time.perf_counter(), time.process_time()
     try:
         row = _scored(cell)
@@ -137,6 +149,15 @@ def run_cell(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def give_back_memory() -> None:
+    """Hand freed memory to the system: what an earlier cell of this process held on to would be
+    used again by the next, and its peak above the start would come out too small."""
+    gc.collect()
+    # Only glibc has a word for it.
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 def failure(reason: str, seconds: float) -> dict[str, Any]:
     """The row of a cell that has no scores, and why."""
     return {"failed": " ".join(reason.split()), "seconds": seconds}
@@ -146,10 +167,31 @@ def surroundings() -> dict[str, Any]:
     """Versions and machine; nothing that names its owner."""
     packages = {name: version(name) for name in ("flfl", "numpy", "scipy")}
     return packages | {
+        "commit": code_commit(),
         "python": platform.python_version(),
         "cores": os.cpu_count() or 1,
         "cpu": _cpu_model(),
     }
+
+
+@cache
+def code_commit() -> str | None:
+    """The last commit that changed flfl, a plus where it was changed since; None without git."""
+    here = str(Path(flfl.__file__).parent)
+    asked = (
+        ("log", "-1", "--format=%h", "--abbrev=12", "--", here),
+        ("status", "--porcelain", "--untracked-files=no", "--", here),
+    )
+    try:
+        commit, changed = (
+            subprocess.run(
+                ["git", "-C", here, *words], capture_output=True, text=True, check=True
+            ).stdout
+            for words in asked
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit.strip() + ("+" if changed else "") or None
 
 
 def _cpu_model() -> str:
@@ -158,14 +200,52 @@ def _cpu_model() -> str:
     return models[0] if models else platform.machine()
 
 
+@dataclass(frozen=True)
+class Watched(Method):
+    """A method whose estimators are fitted with the given owners, and can be looked at later.
+
+    Masks follow from the sensors alone, so that other owners have the same ones.
+    """
+
+    owners: tuple[str, ...] | None = None
+    made: list[BaseRecoverer] = field(default_factory=list)
+
+    def create(self, *, seed: int = 0, **options: Any) -> BaseRecoverer:
+        """An estimator as the method makes it."""
+        model = super().create(seed=seed, **options)
+        if self.owners is not None:
+            model.fit = partial(model.fit, sites=self.owners)  # type: ignore[method-assign]
+        self.made.append(model)
+        return model
+
+
+def by_sensor(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> dict[str, Any]:
+    """Hidden readings of each sensor and the sum of their errors, for whom the owner alone too.
+
+    ``flfl`` finds what each owner gets by itself in the same fit.
+    """
+    hidden, truth = table.known & ~kept.T, table.values.to_numpy()
+
+    def error(estimates: NDArray[np.float64]) -> list[float]:
+        return np.where(hidden, np.abs(estimates - truth), 0.0).sum(axis=0).tolist()
+
+    found = {"sensor_hidden": hidden.sum(axis=0).tolist(), "sensor_error": error(model.estimates_)}
+    alone = getattr(model, "site_estimates_", None)
+    if alone is None:
+        return found
+    errors = error(alone)
+    return found | {"sensor_alone_error": errors, "alone_mae": sum(errors) / int(hidden.sum())}
+
+
 def _scored(cell: Cell) -> dict[str, Any]:
     table, sensors = load(cell.source)
     options = json.loads(cell.options)
+    method = Watched(**vars(find(cell.method)), owners=deal(sensors, cell.owners))
     (row,) = evaluate(
         table,
         sensors,
         rates=[cell.rate],
-        methods=[cell.method],
+        methods=[method],
         patterns=[cell.pattern],
         seeds=[cell.seed],
         block_length=cell.block_length,
@@ -176,15 +256,21 @@ def _scored(cell: Cell) -> dict[str, Any]:
         scored[name] = json_text(scored.get(name))
     known = table.known
     size = {"sensors": known.shape[1], "slots": known.shape[0], "readings": int(known.sum())}
-    exposure = _attacked(cell, table, sensors, options) if cell.audit and not row.failed else {}
-    return scored | size | exposure
+    if row.failed:
+        return scored | size
+    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
+    exposure = _attacked(cell, table, sensors, kept, options) if cell.audit else {}
+    return scored | size | by_sensor(table, kept, method.made[-1]) | exposure
 
 
 def _attacked(
-    cell: Cell, table: Table, sensors: Sensors, options: dict[str, Any]
+    cell: Cell,
+    table: Table,
+    sensors: Sensors,
+    kept: NDArray[np.bool_],
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """The most that the coordinator's attacks read of the same run."""
-    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
     attacks = [one for one in report.as_dict()["attacks"] if one["adversary"] == COORDINATOR]

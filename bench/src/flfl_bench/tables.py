@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.report.content import figure
-from flfl_bench import paper, statistics
+from flfl_bench import owners, paper, statistics
 from flfl_bench.statistics import CASE, half_width
 
 Rows = Sequence[Sequence[str]]
@@ -111,6 +111,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
         [
             one.label,
             f"{one.wins}/{one.losses}" + (f"/{one.ties}" if one.ties else ""),
+            f"{one.data_wins}/{one.data_losses}",
             figure(one.p_value, 2),
             figure(one.holm, 2),
             f"{one.rank_biserial:+.2f}",
@@ -118,7 +119,15 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
         ]
         for one in statistics.compare(statistics.paired_scores(rows, metric), ours)
     ]
-    header = ["against", "wins/losses", "p (Wilcoxon)", "p (Holm)", "effect", f"median {metric}"]
+    header = [
+        "against",
+        "wins/losses",
+        "data sets",
+        "p (Wilcoxon)",
+        "p (Holm)",
+        "effect",
+        f"median {metric}",
+    ]
     return Grid(f"{ours} against the others: {metric.upper()}", header, lines)
 
 
@@ -199,6 +208,95 @@ def exposure(rows: pd.DataFrame) -> Grid:
     header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
     header += ["readings met", "numbers a reading"]
     return Grid("Error and what was read", header, lines)
+
+
+def beside(rows: pd.DataFrame) -> Grid:
+    """Error, time and memory of every method in one table, the least error first."""
+    table = statistics.paired_scores(rows)
+    ratio = table.div(table[statistics.OURS].replace(np.inf, np.nan), axis=0)
+    # Over the cases that a method has: a slow one was run on fewer.
+    relative = np.exp(np.log(ratio.replace(np.inf, np.nan)).mean()).sort_values(kind="stable")
+    cost = rows[rows["failed"].isna()].groupby("label")[["cpu_seconds", "peak_mb"]].median()
+    best = table.min(axis=1)
+    lines = [
+        [
+            str(label),
+            *(_score(table.loc[case, label], best[case]) for case in table.index),
+            percent(relative[label] - 1, 0),
+            str(int(np.isfinite(table[label]).sum())),
+            *(figure(cost[name].get(label, np.nan), 3) for name in ("cpu_seconds", "peak_mb")),
+        ]
+        for label in relative.index
+    ]
+    header = ["method", *(f"{short(d)} {p} {r:g}" for d, p, r in table.index)]
+    header += ["against flfl", "cases", "CPU s", "peak MB"]
+    return Grid("MAE, time and memory", header, lines)
+
+
+def _score(value: float, best: float) -> str:
+    if np.isnan(value):
+        return ""
+    text = figure(value) if np.isfinite(value) else "failed"
+    return f"*{text}*" if value == best else text
+
+
+GAPS = {"half missing": ("random", "block"), "outages": ("outage",)}
+"""Patterns that are judged together."""
+
+
+def ownership(rows: pd.DataFrame) -> Iterator[Grid]:
+    """What federation is worth to owners, by how many sensors they have; where it is worth less
+    than nothing."""
+    pairs = owners.paired(rows)
+    data = list(dict.fromkeys(pairs["data"]))
+    for gaps, patterns in GAPS.items():
+        part = pairs[pairs["pattern"].isin(patterns)]
+        lines = [
+            _worth_line(kind, str(label), group, patterns, data)
+            for label, own in part.groupby("label", sort=False)
+            for kind, group in owners.kinds(own)
+            if not group.empty
+        ]
+        if lines:
+            header = ["owners", "configuration", "lower than alone", "pooled", "closed (95 %)"]
+            told = patterns if len(patterns) > 1 else ()
+            yield Grid(f"Closed, {gaps}", [*header, *told, *map(short, data)], lines)
+    lines = [
+        [
+            short(row.data),
+            row.owners,
+            f"{row.pattern} {row.rate:g}",
+            str(row.seed),
+            row.label,
+            percent(row.change),
+        ]
+        for row in _records(owners.below_alone(pairs))
+    ]
+    title = f"Above the owners alone: {len(lines)} of {len(pairs)} cells"
+    yield Grid(title, ["data", "owners", "gaps", "seed", "configuration", "MAE"], lines)
+
+
+def _worth_line(
+    kind: str, label: str, group: pd.DataFrame, patterns: Sequence[str], data: Sequence[str]
+) -> list[str]:
+    found = owners.worth(group)
+    assert found is not None
+    low, high = (100 * end for end in found.intervals[-1])
+    reach = f" ({low:.0f} to {high:.0f})" if np.isfinite(low) else ""
+    each = [found.by_pattern.get(name) for name in patterns if len(patterns) > 1]
+    each += [found.by_data.get(name) for name in data]
+    return [
+        kind,
+        label,
+        percent(found.gain).lstrip("+"),
+        percent(found.pooled_gain).lstrip("+"),
+        _whole(found.closed) + reach,
+        *("" if one is None else _whole(one) for one in each),
+    ]
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f} %" if np.isfinite(share) else "-"
 
 
 def timings(rows: pd.DataFrame) -> Grid:
