@@ -18,11 +18,13 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from flfl.errors import FLFLError
 from flfl.service.agreement import Published
 from flfl.service.files import load, unseal
 from flfl.transport.link import COORDINATOR, Message, Received
@@ -187,8 +189,7 @@ def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[d
 
 def morning(world: World) -> dict:
     """What the parties have now."""
-    path = world.folder / "coordinator-state" / "network"
-    published = Published.from_bytes(unseal(path)) if path.exists() else None
+    published = public(world)
     return {
         "files": {name: world.filled(name) for name in world.names},
         "public": published.digest if published else "",
@@ -197,6 +198,15 @@ def morning(world: World) -> dict:
         "here": sorted(world.sites),
         "written": {name: newest(world, name, published) for name in world.names},
     }
+
+
+def public(world: World) -> Published | None:
+    """What the parties keep: the coordinator's, or a site's where that one is damaged."""
+    for name in ("coordinator", *world.names):
+        with suppress(FLFLError, OSError):
+            path = world.folder / f"{name}-state" / "network"
+            return Published.from_bytes(unseal(path))
+    return None
 
 
 def newest(world: World, name: str, published: Published | None) -> bool:

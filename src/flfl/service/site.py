@@ -411,6 +411,7 @@ class SiteService:
             if (history := self._history(agreement)) is None and agreement.history:
                 return self._lack(message, agreement.history)
         elif not (folder / READINGS).exists():
+            self._report("left", agreement.run, why="it cannot go on with the run")
             raise AgreementError("this site has left the run, and cannot come back to it")
         self.state = self._left("another run begins")
         self._tidy(folder)
