@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
-NEEDS = {"mqtt_engine": "paho.mqtt", "reliability": "paho.mqtt", "frontier": "matplotlib"}
+NEEDS = {
+    "mqtt_engine": "paho.mqtt",
+    "nights": "paho.mqtt",
+    "reliability": "paho.mqtt",
+    "frontier": "matplotlib",
+}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

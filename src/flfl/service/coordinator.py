@@ -71,6 +71,8 @@ _LEASE = 60.0
 """Seconds in which a coordinator that is at work answers another one."""
 _RETRY, _LONGEST_RETRY = 15.0, 3600.0
 """Seconds until a run that failed is tried again; doubled each time."""
+_CALL_AGAIN = 30.0
+"""Seconds after which a site that has not answered is called again."""
 _KEPT_RUNS = 30
 """Folders of runs that are kept."""
 
@@ -170,7 +172,8 @@ class CoordinatorService:
         self.since = STARTED
         self.diary = Diary(self.settings.state, ("bytes_up", "bytes_down"))
         self.page = StatusServer(self.settings.report)
-        self._retry_at, self._nothing_new = 0.0, False
+        self._retry_at, self._nothing_new, self._at_once = 0.0, False, False
+        self._over: Message | None = None
         self._holder = self._who()
         self._rivals: Counter[str] = Counter()
         self._claimed = False
@@ -181,7 +184,7 @@ class CoordinatorService:
         try:
             with threadpool_limits(limits=1):
                 self._claim()
-                once = now or self.schedule is None
+                once = self._at_once = now or self.schedule is None
                 while not self.stopping:
                     if once or self._is_due():
                         well = self._attempt()
@@ -205,7 +208,8 @@ class CoordinatorService:
         kept = load_or_set_aside(self.settings.state / HOLDER, "id")
         if kept is None:
             kept = {"id": uuid.uuid4().hex[:12]}
-            save(self.settings.state / HOLDER, kept)
+            with suppress(OSError):  # a full disk is told of when a run begins
+                save(self.settings.state / HOLDER, kept)
         return str(kept["id"])
 
     def _claim(self) -> None:
@@ -218,8 +222,11 @@ class CoordinatorService:
             received = self._receive(0.5)
             boot = None if received is None else str(received.status.get("boot", ""))
             if received is not None and received.name == COORDINATOR and boot == self.link.boot:
+                # What was said before may be of one that is gone; what comes now is an answer.
                 until = until or self.clock.monotonic() + _LEASE
-            if rival := next((who for who, said in self._rivals.items() if said > 1), ""):
+                self._rivals = Counter(dict.fromkeys(self._rivals, 0))
+            answers = self._rivals.items() if until is not None else ()
+            if rival := next((who for who, said in answers if said), ""):
                 raise InputError(
                     f"another coordinator of the network {self.settings.network!r} is at work:"
                     f" {rival}",
@@ -248,8 +255,9 @@ class CoordinatorService:
 
     def _is_due(self) -> bool:
         if self._asked(NOW):
-            self._retry_at = 0.0
+            self._at_once, self._retry_at = True, 0.0
             return True
+        self._at_once = False
         self._asked(ABORT)
         if self.schedule is None or self.clock.monotonic() < self._retry_at:
             return False
@@ -395,6 +403,10 @@ class CoordinatorService:
             self._take_call(state, site, message)
         elif message.kind == "lacking":
             self._give(site, str(about.get("digest", "")))
+        elif message.kind == "no plan" and isinstance(state, Running):
+            self.link.tell(site, state.announcement)
+        elif message.kind == "here" and self._over is not None and message.run == self._over.run:
+            self.link.tell(site, self._over)
         if isinstance(state, Running) and (message.kind, message.run) == (
             "done",
             state.agreement.run,
@@ -489,7 +501,11 @@ class CoordinatorService:
         """Ask who can take part, until all can or the time is up."""
         self._nothing_new = False
         self.roster = checked_roster(self.settings, self.setup.path)
-        grid, kept = grid_at(self.settings, self.clock.now()), self._published()
+        when = self.clock.now()
+        if self.schedule is not None and not self._at_once:
+            # A run that is late, or tried again, releases what it would have released in time.
+            when = self.schedule.last(when)
+        grid, kept = grid_at(self.settings, when), self._published()
         if grid is None or (kept is not None and grid.slots <= kept.network.stop):
             self._nothing_new, self.problem = True, ""
             _LOG.info("no slot has closed since the last run: nothing is to be released")
@@ -509,7 +525,7 @@ class CoordinatorService:
         about = {"call": uuid.uuid4().hex, "roster": terms.roster, **spoken()}
         call, now = Message("call", "", about, to_bytes(terms.grid)), self.clock.monotonic
         self.state, looked = Gathering(call), now()
-        until, night = looked + limit, self.clock.now()
+        until, night, again = looked + limit, self.clock.now(), looked + _CALL_AGAIN
         self.link.announce(call)
         while not self.stopping:
             received = self._receive(0.5)
@@ -519,6 +535,11 @@ class CoordinatorService:
                 return self.state
             lost = now() - looked - (2.0 if self.link.connected else 0.0)
             until, looked = until + max(lost, 0.0), now()
+            if looked >= again:
+                again = looked + _CALL_AGAIN
+                for name in names:
+                    if name not in ready:
+                        self.link.tell(name, call)
             if self._asked(ABORT):
                 raise AbortedError("an operator ended the call")
             # What has come in time counts, also where it was not read in time.
@@ -695,7 +716,8 @@ class CoordinatorService:
             # A coordinator that stays answers those who lack what became public; one that does not
             # leaves it with the broker.
             data = b"" if self.schedule is not None else published.data
-        self.link.announce(Message("ended", run, about, data))
+        self._over = Message("ended", run, about, data)
+        self.link.announce(self._over)
         traffic, aside = dispatcher.traffic, dispatcher.aside
         counted = {"bytes_up": traffic.bytes_up, "bytes_down": traffic.bytes_down}
         ended = {"failed": why, "aside": aside, "rounds": traffic.rounds, "notes": traffic.notes}

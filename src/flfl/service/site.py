@@ -527,6 +527,7 @@ class SiteService:
     def _asked(self, message: Message) -> State:
         if not isinstance(self.state, Running):
             self.link.dropped["no run"] += 1
+            self._report("no plan", message.run)
             return self.state
         self.state.responder.take(message)
         self._failures = 0
