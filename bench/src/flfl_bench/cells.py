@@ -49,11 +49,14 @@ class Cell:
     """Whether the configuration is also attacked."""
     expected: float = 10.0
     """Seconds it may take, a guess that only orders the work."""
+    owners: str | None = None
+    """Who owns which sensor, see :func:`flfl_bench.owners.deal`; None: as the sensors say."""
 
     @property
     def definition(self) -> dict[str, Any]:
         """All that a result depends on, but for the code between two versions."""
-        return {
+        owned = {} if self.owners is None else {"owners": self.owners}
+        return owned | {
             "data": self.source.name,
             "fingerprint": self.fingerprint,
             "pattern": self.pattern,

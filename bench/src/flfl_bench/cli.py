@@ -56,6 +56,8 @@ def _list(name: str, words: str, item: Any = str) -> Decorator:
 @_list("--only", "Only these labels, such as flfl,linear.")
 @_list("--data", "Only these data sets.")
 @_list("--rates", "Only these rates, such as 0.1,0.5.", click.FloatRange(0, 1, True, True))
+@_list("--patterns", "Only these patterns, such as block.")
+@_list("--seeds", "Only these seeds, such as 0.", click.IntRange(min=0))
 @_list("--again", "Run these labels again, finished or not.")
 @click.option("--again-failed", is_flag=True, help="Run again what has failed.")
 @json_option
@@ -67,6 +69,8 @@ def run(
     only: list[str],
     data: list[str],
     rates: list[float],
+    patterns: list[str],
+    seeds: list[int],
     again: list[str],
     again_failed: bool,
     as_json: bool,
@@ -74,7 +78,7 @@ def run(
     """Run EXPERIMENT.toml: data x rates x patterns x methods x seeds.
 
     Every finished cell is kept in the folder at once: a run that was stopped or killed goes on
-    where it was. Pieces (--only, --data, --rates) add up to the same table.
+    where it was. Pieces (--only, --data, --rates, --patterns, --seeds) add up to the same table.
 
     \b
     Example:
@@ -82,7 +86,7 @@ def run(
       flfl-bench run experiments/paper_table.toml --out table --only flfl,linear --rates 0.5
     """
     asked = read_experiment(experiment, only)
-    cells = asked.select(labels=only, data=data, rates=rates)
+    cells = asked.select(labels=only, data=data, rates=rates, patterns=patterns, seeds=seeds)
     store = Store(out)
     if again:
         repeated = asked.select(labels=again)

@@ -25,6 +25,7 @@ seconds = 20                       # what a cell may take: orders the work, noth
 audit = true                       # attack the configuration too
 options = {}                       # added to those of every method of this run
 block_length = 24
+owners = ["1", "4 compact"]        # who owns which sensor, see ``owners.deal``; masks stay the same
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ from flfl.evaluation import training_mask
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.methods import create, find, methods
 from flfl_bench.cells import Cell, Source, fingerprint, json_text, load
+from flfl_bench.owners import deal
 
-View = Literal["rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper"]
+View = Literal[
+    "rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper", "owners"
+]
 VIEWS: tuple[View, ...] = get_args(View)
 """What a report can show, see ``flfl_bench.report``."""
 AUDITED = {"flfl": "sums", "flfl-paper": "plain"}
@@ -98,6 +102,7 @@ class RunTable(TomlTable):
     audit: bool = False
     options: Options = Field(default_factory=dict)
     block_length: Count | None = None
+    owners: Names | None = None
 
 
 class FileTable(TomlTable):
@@ -130,19 +135,25 @@ class Experiment:
         labels: Sequence[str] = (),
         data: Sequence[str] = (),
         rates: Sequence[float] = (),
+        patterns: Sequence[str] = (),
+        seeds: Sequence[int] = (),
     ) -> tuple[Cell, ...]:
-        """The cells with one of these labels, data sets and rates; nothing given means all."""
+        """The cells with one of these labels, data sets and so on; nothing given means all."""
         asked: tuple[tuple[str, Sequence[Any], Callable[[Cell], Any]], ...] = (
             ("--only", labels, lambda cell: cell.label),
             ("--data", data, lambda cell: cell.source.name),
             ("--rates", rates, lambda cell: cell.rate),
+            ("--patterns", patterns, lambda cell: cell.pattern),
+            ("--seeds", seeds, lambda cell: cell.seed),
         )
         chosen = self.cells
         for where, wanted, of in asked:
             _known(wanted, {of(cell) for cell in self.cells}, where)
             chosen = tuple(cell for cell in chosen if not wanted or of(cell) in wanted)
         if not chosen:
-            raise InputError("no cell is left", remedy="Loosen --only, --data or --rates")
+            raise InputError(
+                "no cell is left", remedy="Loosen --only, --data, --rates, --patterns or --seeds"
+            )
         return chosen
 
 
@@ -283,6 +294,10 @@ class _Reader:
         for source, pattern, rate in product(data, patterns, run.rates):
             with _placed(where):
                 training_mask(*load(source), rate, pattern, seeds[0], run.block_length)
+        dealt: list[str | None] = list(dict.fromkeys(run.owners or [])) or [None]
+        for source, owners in product(data, dealt):
+            with _placed(where):
+                deal(load(source)[1], owners)
         for label, method, options in chosen:
             if run.audit and method not in AUDITED:
                 remedy = f"audit is for {' and '.join(AUDITED)}"
@@ -290,8 +305,8 @@ class _Reader:
             if self._asked(label):
                 with _placed(where):
                     _check_options(method, options | run.options)
-        for source, pattern, rate, (label, method, options), seed in product(
-            data, patterns, run.rates, chosen, seeds
+        for source, owners, pattern, rate, (label, method, options), seed in product(
+            data, dealt, patterns, run.rates, chosen, seeds
         ):
             yield Cell(
                 source=source,
@@ -305,6 +320,7 @@ class _Reader:
                 block_length=run.block_length,
                 audit=run.audit,
                 expected=run.seconds,
+                owners=owners,
             )
 
     def _loaded(self, name: str, where: str) -> Source:

@@ -6,22 +6,30 @@ import json
 import math
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+import flfl
 from flfl.audit import COORDINATOR, audit
+from flfl.estimators.base import BaseRecoverer
 from flfl.evaluation import evaluate, training_mask
 from flfl.io.sensors import Sensors
 from flfl.io.table import Table
+from flfl.methods import Method, find
 from flfl_bench.cells import Cell, json_text, load
 from flfl_bench.experiment import AUDITED
+from flfl_bench.owners import deal
 from flfl_bench.pool import Lost, run_all
 from flfl_bench.store import Store
 
@@ -146,10 +154,29 @@ def surroundings() -> dict[str, Any]:
     """Versions and machine; nothing that names its owner."""
     packages = {name: version(name) for name in ("flfl", "numpy", "scipy")}
     return packages | {
+        "commit": code_commit(),
         "python": platform.python_version(),
         "cores": os.cpu_count() or 1,
         "cpu": _cpu_model(),
     }
+
+
+@cache
+def code_commit() -> str | None:
+    """The commit of the code that runs, with a plus where it was changed; None where git is not."""
+    here = Path(flfl.__file__).parent
+    git = ("git", "-C", str(here))
+    try:
+        head, changed = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout
+            for words in (
+                ("rev-parse", "--short=12", "HEAD"),
+                ("status", "--porcelain", "--untracked-files=no"),
+            )
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head.strip() + ("+" if changed else "")
 
 
 def _cpu_model() -> str:
@@ -158,14 +185,52 @@ def _cpu_model() -> str:
     return models[0] if models else platform.machine()
 
 
+@dataclass(frozen=True)
+class Watched(Method):
+    """A method whose estimators are fitted with the given owners, and can be looked at later.
+
+    Masks follow from the sensors alone, so that other owners have the same ones.
+    """
+
+    owners: tuple[str, ...] | None = None
+    made: list[BaseRecoverer] = field(default_factory=list)
+
+    def create(self, *, seed: int = 0, **options: Any) -> BaseRecoverer:
+        """An estimator as the method makes it."""
+        model = super().create(seed=seed, **options)
+        if self.owners is not None:
+            model.fit = partial(model.fit, sites=self.owners)  # type: ignore[method-assign]
+        self.made.append(model)
+        return model
+
+
+def by_sensor(table: Table, kept: NDArray[np.bool_], model: BaseRecoverer) -> dict[str, Any]:
+    """Hidden readings of each sensor and the sum of their errors, for whom the owner alone too.
+
+    ``flfl`` finds what each owner gets by itself in the same fit.
+    """
+    hidden, truth = table.known & ~kept.T, table.values.to_numpy()
+
+    def error(estimates: NDArray[np.float64]) -> list[float]:
+        return np.where(hidden, np.abs(estimates - truth), 0.0).sum(axis=0).tolist()
+
+    found = {"sensor_hidden": hidden.sum(axis=0).tolist(), "sensor_error": error(model.estimates_)}
+    alone = getattr(model, "site_estimates_", None)
+    if alone is None:
+        return found
+    errors = error(alone)
+    return found | {"sensor_alone_error": errors, "alone_mae": sum(errors) / int(hidden.sum())}
+
+
 def _scored(cell: Cell) -> dict[str, Any]:
     table, sensors = load(cell.source)
     options = json.loads(cell.options)
+    method = Watched(**vars(find(cell.method)), owners=deal(sensors, cell.owners))
     (row,) = evaluate(
         table,
         sensors,
         rates=[cell.rate],
-        methods=[cell.method],
+        methods=[method],
         patterns=[cell.pattern],
         seeds=[cell.seed],
         block_length=cell.block_length,
@@ -176,15 +241,21 @@ def _scored(cell: Cell) -> dict[str, Any]:
         scored[name] = json_text(scored.get(name))
     known = table.known
     size = {"sensors": known.shape[1], "slots": known.shape[0], "readings": int(known.sum())}
-    exposure = _attacked(cell, table, sensors, options) if cell.audit and not row.failed else {}
-    return scored | size | exposure
+    if row.failed:
+        return scored | size
+    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
+    exposure = _attacked(cell, table, sensors, kept, options) if cell.audit else {}
+    return scored | size | by_sensor(table, kept, method.made[-1]) | exposure
 
 
 def _attacked(
-    cell: Cell, table: Table, sensors: Sensors, options: dict[str, Any]
+    cell: Cell,
+    table: Table,
+    sensors: Sensors,
+    kept: NDArray[np.bool_],
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """The most that the coordinator's attacks read of the same run."""
-    kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
     seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
     report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
     attacks = [one for one in report.as_dict()["attacks"] if one["adversary"] == COORDINATOR]

@@ -32,6 +32,7 @@ SCORES: dict[str, pa.DataType] = {
     "options": _TEXT,
     "settings": _TEXT,
     "block_length": _COUNT,
+    "owners": _TEXT,
     "sensors": _COUNT,
     "slots": _COUNT,
     "readings": _COUNT,
@@ -39,6 +40,10 @@ SCORES: dict[str, pa.DataType] = {
     "rmse": _REAL,
     "coverage": _REAL,
     "interval_width": _REAL,
+    "alone_mae": _REAL,
+    "sensor_hidden": pa.list_(pa.int32()),
+    "sensor_error": pa.list_(pa.float32()),
+    "sensor_alone_error": pa.list_(pa.float32()),
     "exposure_worst": _REAL,
     "exposure_attack": _TEXT,
     "readings_exposed": _REAL,
@@ -50,6 +55,7 @@ SCORES: dict[str, pa.DataType] = {
     "failed": _TEXT,
     "notes": _TEXT,
     "flfl": _TEXT,
+    "commit": _TEXT,
     "numpy": _TEXT,
     "scipy": _TEXT,
     "python": _TEXT,
@@ -153,6 +159,7 @@ def _named(cell: Cell) -> dict[str, Any]:
         "method": cell.method,
         "options": cell.options,
         "block_length": cell.block_length,
+        "owners": cell.owners,
     }
 
 
