@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from scikit_posthocs import critical_difference_diagram
 
 from flfl.methods import methods
-from flfl_bench import statistics
+from flfl_bench import owners, statistics
 from flfl_bench.statistics import OURS
 from flfl_bench.tables import short
 
@@ -343,6 +343,60 @@ def scaling(rows: pd.DataFrame) -> Picture:
         _legend(figure, axes[0, 0], look)
 
     return Picture("scaling", "Time and memory as the network grows", draw, 3.4)
+
+
+_PLACES = {
+    "compact": "your sensors stand together",
+    "interleaved": "your sensors stand among others'",
+}
+
+
+def ownership(rows: pd.DataFrame) -> list[Picture]:
+    """What an owner gains, by how many sensors it has: of what pooling would gain, how much."""
+    pairs = owners.paired(rows)
+    pairs = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
+    if pairs["size"].notna().sum() == 0:
+        return []
+    sizes = sorted(pairs["size"].dropna().unique())
+
+    def panel(axis: Any, how: str) -> None:
+        for place, size in enumerate(sizes):
+            own = pairs[(pairs["size"] == size) & pairs["how"].isin((how, ""))]
+            found = owners.worth(own)
+            if found is None:
+                continue
+            gain, pooled = 100 * found.gain, 100 * found.pooled_gain
+            axis.bar(place, pooled, 0.8, color="#CCCCCC", label="if all readings were pooled")
+            axis.bar(place, gain, 0.5, color=OUR_COLOUR, label="flfl: readings stay at home")
+            low, high = (100 * end for end in found.intervals[0])
+            axis.plot([place, place], [low, high], color="black", linewidth=0.8)
+            top = max(gain, pooled, high)
+            share = f"{100 * found.closed:.0f} %" if np.isfinite(found.closed) else ""
+            axis.annotate(
+                share, (place, top), xytext=(0, 2), textcoords="offset points", ha="center",
+                fontsize=6, fontweight="bold",
+            )  # fmt: skip
+        axis.axhline(0, color="black", linewidth=0.6)
+        axis.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
+        axis.set(title=_PLACES[how], xlabel="sensors that you own")
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2, sharey=True)
+        panel(left, "compact")
+        panel(right, "interleaved")
+        left.set_ylabel("error lower than alone (%)")
+        left.margins(y=0.12)
+        handles, labels = left.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True))
+        figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
+
+    networks = pairs["data"].nunique()
+    caption = (
+        f"What you gain, by how many sensors you own: error on hidden readings against what each"
+        f" owner reaches alone, mean over {networks} networks, half of the readings missing (one by"
+        " one and in blocks); line: 95 % interval; bold: the share of the pooled gain"
+    )
+    return [Picture("owners", caption, draw, 2.4)]
 
 
 def _usual(sizes: pd.Series) -> int:

@@ -105,7 +105,8 @@ class Worth:
     gain, pooled_gain : by how much the error is lower than that of each owner alone, a share;
         the mean over data sets, each with its errors summed over sensors and masks
     closed : ``gain / pooled_gain``; NaN where pooling gains nothing
-    intervals : 95 % of each of the three, by a bootstrap over the sensors within their data sets
+    intervals : 95 % of each of the three, by a bootstrap over the sensors within their data sets;
+        NaN for ``closed`` where pooling gains nothing in some draw
     by_data : ``closed`` of each data set
     """
 
@@ -119,7 +120,7 @@ class Worth:
 def paired(rows: pd.DataFrame) -> pd.DataFrame:
     """Federated rows beside the pooled one of the same mask: summed errors of each sensor.
 
-    Columns: data, pattern, rate, seed, label, owners; alone, federated, pooled (arrays).
+    Columns: data, pattern, rate, seed, label, owners, size, how, hidden; alone, federated, pooled.
     """
     mask = ["data", "pattern", "rate", "seed"]
     fine = rows[rows["failed"].isna()]
@@ -128,8 +129,36 @@ def paired(rows: pd.DataFrame) -> pd.DataFrame:
     both = ours.merge(
         central.rename(columns={"sensor_error": "pooled"}), on=mask, validate="many_to_one"
     )
-    both = both.rename(columns={"sensor_error": "federated", "sensor_alone_error": "alone"})
-    return both[[*mask, "label", "owners", "alone", "federated", "pooled"]]
+    names = {"sensor_error": "federated", "sensor_alone_error": "alone", "sensor_hidden": "hidden"}
+    both = both.rename(columns=names).assign(
+        size=both["owners"].map(owner_size), how=both["owners"].map(arrangement)
+    )
+    told = ["label", "owners", "size", "how", "hidden", "alone", "federated", "pooled"]
+    return both[[*mask, *told]]
+
+
+KINDS = ("single sensors", "2 to 4 sensors")
+
+
+def kinds(pairs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Rows by what is asked of owners: single sensors, two to four, then each size and place."""
+    for name, sizes in zip(KINDS, ((1,), (2, 4)), strict=True):
+        yield name, pairs[pairs["size"].isin(sizes)]
+    for how in ("interleaved", "compact"):
+        for size in sorted(pairs["size"].dropna().unique()):
+            if size > 1:
+                chosen = pairs[(pairs["size"] == size) & (pairs["how"] == how)]
+                yield f"{size:g} {how}", chosen
+    yield "as they are", pairs[pairs["owners"] == GIVEN]
+
+
+def below_alone(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Cells whose error is above that of the owners alone: by how much, the worst first."""
+    alone, federated = (
+        pairs[name].map(lambda errors: float(np.sum(errors))) for name in ("alone", "federated")
+    )
+    change = federated / alone - 1
+    return pairs.assign(change=change)[change > 0].sort_values("change", ascending=False)
 
 
 def worth(pairs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Worth | None:
@@ -159,7 +188,8 @@ def worth(pairs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Worth | Non
         by_data[str(data)] = _ratio(*(float(gain[0]) for gain in gains[-1]))
     gain, central = np.mean(gains, axis=0)
     closed = np.array([_ratio(a, b) for a, b in zip(gain, central, strict=True)])
-    drawn = [np.nanpercentile(figure[1:], (2.5, 97.5)) for figure in (gain, central, closed)]
+    # Where pooling gains nothing in some draw, the ratio has no interval: NaN.
+    drawn = [np.percentile(figure[1:], (2.5, 97.5)) for figure in (gain, central, closed)]
     return Worth(
         float(gain[0]),
         float(central[0]),

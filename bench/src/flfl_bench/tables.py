@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from flfl.report.content import figure
-from flfl_bench import paper, statistics
+from flfl_bench import owners, paper, statistics
 from flfl_bench.statistics import CASE, half_width
 
 Rows = Sequence[Sequence[str]]
@@ -199,6 +199,61 @@ def exposure(rows: pd.DataFrame) -> Grid:
     header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
     header += ["readings met", "numbers a reading"]
     return Grid("Error and what was read", header, lines)
+
+
+GAPS = {"half missing": ("random", "block"), "outages": ("outage",)}
+"""Patterns that are judged together."""
+
+
+def ownership(rows: pd.DataFrame) -> Iterator[Grid]:
+    """What federation is worth to owners, by how many sensors they have; where it is worth less
+    than nothing."""
+    pairs = owners.paired(rows)
+    data = list(dict.fromkeys(pairs["data"]))
+    for gaps, patterns in GAPS.items():
+        part = pairs[pairs["pattern"].isin(patterns)]
+        lines = [
+            _worth_line(kind, str(label), group, data)
+            for label, own in part.groupby("label", sort=False)
+            for kind, group in owners.kinds(own)
+            if not group.empty
+        ]
+        if lines:
+            header = ["owners", "configuration", "lower than alone", "pooled", "closed (95 %)"]
+            yield Grid(f"Closed, {gaps}", [*header, *map(short, data)], lines)
+    lines = [
+        [
+            short(row.data),
+            row.owners,
+            f"{row.pattern} {row.rate:g}",
+            str(row.seed),
+            row.label,
+            percent(row.change),
+        ]
+        for row in _records(owners.below_alone(pairs))
+    ]
+    title = f"Above the owners alone: {len(lines)} of {len(pairs)} cells"
+    yield Grid(title, ["data", "owners", "gaps", "seed", "configuration", "MAE"], lines)
+
+
+def _worth_line(kind: str, label: str, group: pd.DataFrame, data: Sequence[str]) -> list[str]:
+    found = owners.worth(group)
+    assert found is not None
+    low, high = (100 * end for end in found.intervals[-1])
+    reach = f" ({low:.0f} to {high:.0f})" if np.isfinite(low) else ""
+    each = (found.by_data.get(name) for name in data)
+    return [
+        kind,
+        label,
+        percent(found.gain).lstrip("+"),
+        percent(found.pooled_gain).lstrip("+"),
+        _whole(found.closed) + reach,
+        *("" if one is None else _whole(one) for one in each),
+    ]
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f} %" if np.isfinite(share) else "-"
 
 
 def timings(rows: pd.DataFrame) -> Grid:
