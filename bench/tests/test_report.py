@@ -171,7 +171,7 @@ def test_parts_are_changes_against_the_whole():
 def test_every_view_has_its_section(rows):
     found = {section.name for section in sections(rows, VIEWS)}
     assert found <= set(SECTIONS)
-    assert found == {"paper", "statistics", "exposure", "bytes", "timings", "scaling"}
+    assert found == {"paper", "statistics", "exposure", "peers", "bytes", "timings", "scaling"}
     found = {section.name for section in sections(rows, ["rates"])}
     assert found == {"accuracy", "timings"}
 
@@ -299,3 +299,16 @@ def test_relative_errors_are_geometric_means_over_common_cases(rows):
     assert "pchip" not in found
     # The case that pchip lost still counts against linear: one in three, eight times as bad.
     assert np.isclose(found["linear"], 2 * ERRORS["linear"])
+
+
+def test_one_table_holds_error_time_and_memory(rows):
+    slow = rows["label"].eq("pchip") & rows["data"].eq(D2)
+    grid = tables.beside(rows[~slow])
+    assert [line[0] for line in grid.rows] == sorted(ERRORS, key=ERRORS.get)
+    by_label = {line[0]: line for line in grid.rows}
+    assert grid.header[1:3] == ["D1 random 0.1", "D1 random 0.5"]
+    # Against flfl, cases, seconds, megabytes.
+    assert by_label["kalman-em"][-4:] == ["-20 %", "6", "0.8", "8"]
+    assert by_label["pchip"][-4:-2] == ["+300 %", "3"]
+    assert by_label["pchip"][4:7] == ["", "", ""]
+    assert by_label["kalman-em"][1].startswith("*")

@@ -50,7 +50,7 @@ from flfl_bench.cells import Cell, Source, fingerprint, json_text, load
 from flfl_bench.owners import deal
 
 View = Literal[
-    "rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper", "owners"
+    "rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper", "owners", "peers"
 ]
 VIEWS: tuple[View, ...] = get_args(View)
 """What a report can show, see ``flfl_bench.report``."""

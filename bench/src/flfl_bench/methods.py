@@ -5,7 +5,9 @@ from typing import Any
 
 from flfl.methods import Method
 from flfl_bench.baselines.fedgnn import FedGNN
+from flfl_bench.baselines.fedice import FedICE
 from flfl_bench.baselines.fedmf import FedMF
+from flfl_bench.baselines.fedmssa import FedMSSA
 from flfl_bench.baselines.fedrec import FedRec
 from flfl_bench.baselines.fedrec_plus import FedRecPlus
 from flfl_bench.baselines.fesog import FeSoG
@@ -18,10 +20,15 @@ from flfl_bench.baselines.rfrec import RFRec
 from flfl_bench.baselines.softimpute import SoftImpute
 from flfl_bench.baselines.trmf import TRMF
 from flfl_bench.baselines.tvgs import TVGS, GraphTRSS
+from flfl_bench.peers.centroid import CDRec
+from flfl_bench.peers.deep import BRITS, SAITS, ImputeFormer
+from flfl_bench.peers.factor import DynamicFactor
+from flfl_bench.peers.imputers import KNN, Iterative
 
 _federated = partial(Method, federated=True)
 _neural = partial(_federated, needs="jax", extra="flfl-bench[neural]")
 _central = partial(Method, pooled=True)
+_deep = partial(_central, needs="pypots", extra="flfl-bench[deep]")
 
 
 def _grid(names: str, *rows: Any) -> tuple[dict[str, Any], ...]:
@@ -129,4 +136,47 @@ idw = _central(
 )
 kalman_em = _central(
     "kalman-em", KalmanEM, "a full-rank linear dynamical system learned by EM, central"
+)
+fedmssa = _federated(
+    "fedmssa",
+    FedMSSA,
+    "federated singular spectrum analysis: one low-rank matrix of all sensors' windows",
+    grid=_grid("window rank ridge", (24, 4, 0.05), (24, 8, 0.05), (24, 8, 0.3), (48, 16, 0.1)),
+)
+fedice = _federated(
+    "fedice",
+    FedICE,
+    "chained regressions on the slots around a gap, coefficients averaged over the clients",
+    # More rounds help long gaps and run away from scattered ones.
+    grid=_grid("reach rounds", (1, 4), (1, 20), (4, 3), (4, 20)),
+)
+iterative = _central(
+    "iterative",
+    Iterative,
+    "scikit-learn's IterativeImputer: each sensor from the others, central",
+    grid=_grid("lags", (0,), (1,)),
+)
+knn = _central(
+    "knn",
+    KNN,
+    "scikit-learn's KNNImputer: the slots that look most alike, central",
+    grid=_grid("neighbours lags", (5, 0), (20, 0), (5, 1), (20, 1)),
+)
+dynamic_factor = _central(
+    "dynamic-factor",
+    DynamicFactor,
+    "statsmodels' dynamic factor model, central",
+)
+saits = _deep("saits", SAITS, "PyPOTS' SAITS: self-attention in windows of time, central")
+brits = _deep("brits", BRITS, "PyPOTS' BRITS: a recurrent network in both directions, central")
+imputeformer = _deep(
+    "imputeformer", ImputeFormer, "PyPOTS' ImputeFormer: low-rank attention for networks, central"
+)
+cdrec = _central(
+    "cdrec",
+    CDRec,
+    "ImputeGAP's CDRec: low rank by centroid decomposition, central",
+    needs="imputegap",
+    extra="flfl-bench[gap]",
+    grid=_grid("rank", (1,), (3,), (6,), (12,)),
 )

@@ -26,7 +26,7 @@ from flfl_bench.store import content_writer, read_rows
 from flfl_bench.tables import Grid
 
 SECTIONS = (
-    "paper", "accuracy", "statistics", "parts", "exposure", "owners", "bytes", "timings",
+    "paper", "accuracy", "statistics", "parts", "exposure", "owners", "peers", "bytes", "timings",
     "scaling", "failures",
 )  # fmt: skip
 """Every name that a section may have."""
@@ -43,6 +43,11 @@ OWNERS = (
     " to nothing. In brackets: 95 % of 2,000 bootstrap draws of the sensors within their data sets."
     " Columns of data sets: the same for each; - where pooling gains nothing, and far beyond 100 %"
     " where it gains little."
+)
+PEERS = (
+    "MAE of each case, mean over seeds; against flfl: geometric mean over the cases that a method"
+    " was run on. Processor seconds with tuning, and the most memory above the start: medians of"
+    " the cases, one thread, no graphics card."
 )
 STATISTICS = (
     "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first, those"
@@ -82,7 +87,7 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
         grid = tables.beside_paper(rows)
         yield Section("paper", "The paper's values and ours", paper.LEFT_OUT, [grid])
     drawn = [figures.rates(rows, p) for p in rows["pattern"].unique()] if "rates" in views else []
-    if not {"parts", "exposure", "scaling", "owners"} & set(views):
+    if not {"parts", "exposure", "scaling", "owners", "peers"} & set(views):
         grids = [g for metric in ("mae", "rmse") for g in tables.accuracy(rows, metric)]
         yield Section("accuracy", "Accuracy", INTERVALS, grids, drawn)
     if "ranks" in views:
@@ -101,6 +106,8 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
             [tables.exposure(rows)],
             [figures.frontier(rows)],
         )
+    if "peers" in views:
+        yield Section("peers", "Error, time and memory", PEERS, [tables.beside(rows)], timed=True)
     if "owners" in views and POOLED in set(rows["label"]):
         drawn = figures.ownership(rows)
         yield Section("owners", "What owners gain", OWNERS, list(tables.ownership(rows)), drawn)

@@ -201,6 +201,36 @@ def exposure(rows: pd.DataFrame) -> Grid:
     return Grid("Error and what was read", header, lines)
 
 
+def beside(rows: pd.DataFrame) -> Grid:
+    """Error, time and memory of every method in one table, the least error first."""
+    table = statistics.paired_scores(rows)
+    ratio = table.div(table[statistics.OURS].replace(np.inf, np.nan), axis=0)
+    # Over the cases that a method has: a slow one was run on fewer.
+    relative = np.exp(np.log(ratio.replace(np.inf, np.nan)).mean()).sort_values(kind="stable")
+    cost = rows[rows["failed"].isna()].groupby("label")[["cpu_seconds", "peak_mb"]].median()
+    best = table.min(axis=1)
+    lines = [
+        [
+            str(label),
+            *(_score(table.loc[case, label], best[case]) for case in table.index),
+            percent(relative[label] - 1, 0),
+            str(int(np.isfinite(table[label]).sum())),
+            *(figure(cost[name].get(label, np.nan), 3) for name in ("cpu_seconds", "peak_mb")),
+        ]
+        for label in relative.index
+    ]
+    header = ["method", *(f"{short(d)} {p} {r:g}" for d, p, r in table.index)]
+    header += ["against flfl", "cases", "CPU s", "peak MB"]
+    return Grid("MAE, time and memory", header, lines)
+
+
+def _score(value: float, best: float) -> str:
+    if np.isnan(value):
+        return ""
+    text = figure(value) if np.isfinite(value) else "failed"
+    return f"*{text}*" if value == best else text
+
+
 GAPS = {"half missing": ("random", "block"), "outages": ("outage",)}
 """Patterns that are judged together."""
 

@@ -1,0 +1,1 @@
+"""What people use today, from other packages, behind the contract of a method."""
