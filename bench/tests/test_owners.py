@@ -120,12 +120,18 @@ def some_rows():
     return pd.DataFrame(found)
 
 
-def test_closed_is_a_ratio_of_sums_in_which_data_sets_weigh_alike():
+def test_closed_is_a_ratio_of_sums_in_which_cases_weigh_alike():
     pairs = paired(some_rows())
     found = worth(pairs[pairs["owners"] == "1"])
     assert (found.gain, found.pooled_gain) == pytest.approx((0.4, 0.5))
     assert found.closed == pytest.approx(0.8)
     assert found.by_data == pytest.approx({"D": 0.8, "E": 0.8})
+    assert found.by_pattern == pytest.approx({"random": 0.8, "block": 0.8, "outage": 0.8})
+    # A case whose pooled gain is small counts with what it is, and not with its ratio.
+    case = {"data": "D", "federated": [8.0], "alone": [10.0]}
+    uneven = [{**case, "pattern": "random", "pooled": [5.0]}]
+    uneven += [{**case, "pattern": "block", "pooled": [9.9], "federated": [9.0]}]
+    assert worth(pd.DataFrame(uneven)).closed == pytest.approx(0.3 / 0.51)
     # Every sensor gains alike here, so no draw differs.
     assert found.intervals[2] == pytest.approx((0.8, 0.8))
 
@@ -135,9 +141,8 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     for number in range(200):
         alone = rng.gamma(9, 1 / 9, 40)
         federated, pooled = (alone * rng.normal(mean, 0.1, 40) for mean in (0.8, 0.6))
-        pairs = pd.DataFrame(
-            [{"data": "D", "alone": alone, "federated": federated, "pooled": pooled}]
-        )
+        errors = {"alone": alone, "federated": federated, "pooled": pooled}
+        pairs = pd.DataFrame([{"data": "D", "pattern": "random", **errors}])
         low, high = worth(pairs, draws=400, seed=number).intervals[2]
         hits += low <= 0.5 <= high
     assert 180 <= hits <= 199
@@ -159,7 +164,7 @@ def test_the_table_says_closed_by_size_and_what_got_worse():
     half, outages, worse = tables.ownership(some_rows())
     assert (
         half.rows[0]
-        == ["single sensors", "flfl", "40.0 %", "50.0 %", "80 % (80 to 80)"] + ["80 %"] * 2
+        == ["single sensors", "flfl", "40.0 %", "50.0 %", "80 % (80 to 80)"] + ["80 %"] * 4
     )
     assert outages.title == "Closed, outages"
     assert worse.title == "Above the owners alone: 6 of 18 cells"

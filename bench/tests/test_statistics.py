@@ -68,10 +68,30 @@ def test_methods_are_compared_on_masks_that_all_had():
 def test_wins_effect_and_change():
     (one,) = compare(table(ours=[1, 1, 4, 2], theirs=[2, 4, 2, 2]), "ours")
     assert (one.label, one.wins, one.losses, one.ties) == ("theirs", 2, 1, 1)
-    # Differences 1, 3, -2, 0: ranks 1, 3, 2; (1 + 3 - 2) / 6.
-    assert one.rank_biserial == pytest.approx(1 / 3)
+    # Ratios 2, 4, 1/2, 1: ranks of their logarithms 1.5, 3, 1.5; (1.5 + 3 - 1.5) / 6.
+    assert one.rank_biserial == pytest.approx(1 / 2)
+    assert (one.data_wins, one.data_losses) == (2, 1)
     assert one.relative == pytest.approx(np.median([-0.5, -0.75, 1.0, 0.0]))
-    assert one.p_value == stats.wilcoxon([1, 3, -2]).pvalue == one.holm
+    assert one.p_value == stats.wilcoxon(np.log([2, 4, 1 / 2])).pvalue == one.holm
+
+
+def test_no_data_set_counts_more_for_its_units():
+    ours, theirs = np.array([1.0, 1.2, 1.0, 0.8, 1.1]), np.array([1.3, 1.1, 1.4, 1.0, 1.0])
+    units = np.array([1e-3, 1.0, 1e6, 50.0, 1e3])
+    plain, scaled = (
+        compare(table(ours=ours * by, theirs=theirs * by), "ours")[0] for by in (1.0, units)
+    )
+    assert plain.p_value == pytest.approx(scaled.p_value)
+    assert plain.rank_biserial == pytest.approx(scaled.rank_biserial)
+
+
+def test_a_data_set_is_won_by_its_cases_together():
+    cases = table(ours=[1, 1, 3], theirs=[4, 0.5, 2])
+    cases.index = pd.MultiIndex.from_tuples(
+        [("D", "random", 0.1), ("D", "random", 0.5), ("E", "random", 0.5)], names=cases.index.names
+    )
+    (one,) = compare(cases, "ours")
+    assert (one.wins, one.losses, one.data_wins, one.data_losses) == (1, 2, 1, 1)
 
 
 def test_only_cases_that_both_have_count_and_a_failure_is_a_loss():

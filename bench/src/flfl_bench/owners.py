@@ -103,11 +103,11 @@ class Worth:
     Attributes
     ----------
     gain, pooled_gain : by how much the error is lower than that of each owner alone, a share;
-        the mean over data sets, each with its errors summed over sensors and masks
+        the mean over cases (a data set and a pattern), errors summed over sensors and masks
     closed : ``gain / pooled_gain``; NaN where pooling gains nothing
     intervals : 95 % of each of the three, by a bootstrap over the sensors within their data sets;
         NaN for ``closed`` where pooling gains nothing in some draw
-    by_data : ``closed`` of each data set
+    by_data, by_pattern : ``closed`` of each data set and of each pattern
     """
 
     gain: float
@@ -115,6 +115,7 @@ class Worth:
     closed: float
     intervals: tuple[tuple[float, float], ...]
     by_data: dict[str, float]
+    by_pattern: dict[str, float]
 
 
 def paired(rows: pd.DataFrame) -> pd.DataFrame:
@@ -164,38 +165,46 @@ def below_alone(pairs: pd.DataFrame) -> pd.DataFrame:
 def worth(pairs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Worth | None:
     """What federation is worth in the given rows of :func:`paired`; None where there are none.
 
-    Every data set weighs the same, in whatever units its readings are: errors are divided by
-    those of the owners alone.
+    Every case weighs the same, in whatever units its readings are: errors are divided by those of
+    the owners alone.
 
     Examples
     --------
-    >>> row = {"data": "D", "alone": [2.0, 2.0], "federated": [1.0, 1.5], "pooled": [1.0, 1.0]}
-    >>> found = worth(pd.DataFrame([row]))
+    >>> errors = {"alone": [2.0, 2.0], "federated": [1.0, 1.5], "pooled": [1.0, 1.0]}
+    >>> found = worth(pd.DataFrame([{"data": "D", "pattern": "random", **errors}]))
     >>> found.gain, found.pooled_gain, found.closed
     (0.375, 0.5, 0.75)
     """
     if pairs.empty:
         return None
     rng = np.random.default_rng(seed)
-    gains, by_data = [], {}
+    gains: dict[tuple[str, str], Array] = {}
     for data, group in pairs.groupby("data", sort=False):
-        errors = np.array([_total(group[name]) for name in ("alone", "federated", "pooled")])
-        M = errors.shape[1]
-        # The first draw is the sample itself.
+        M = len(group["alone"].iloc[0])
+        # The first draw is the sample itself; patterns of a data set share their draws.
         weights = np.vstack([np.ones(M), rng.multinomial(M, np.full(M, 1 / M), size=draws)])
-        alone, federated, pooled = errors @ weights.T
-        gains.append([1 - federated / alone, 1 - pooled / alone])
-        by_data[str(data)] = _ratio(*(float(gain[0]) for gain in gains[-1]))
-    gain, central = np.mean(gains, axis=0)
+        for pattern, case in group.groupby("pattern", sort=False):
+            errors = [_total(case[name]) for name in ("alone", "federated", "pooled")]
+            alone, federated, pooled = np.array(errors) @ weights.T
+            gains[str(data), str(pattern)] = np.array([1 - federated / alone, 1 - pooled / alone])
+    gain, central = np.mean(list(gains.values()), axis=0)
     closed = np.array([_ratio(a, b) for a, b in zip(gain, central, strict=True)])
     # Where pooling gains nothing in some draw, the ratio has no interval: NaN.
     drawn = [np.percentile(figure[1:], (2.5, 97.5)) for figure in (gain, central, closed)]
+    by_data, by_pattern = (
+        {
+            name: _ratio(*np.mean([own[:, 0] for key, own in gains.items() if key[at] == name], 0))
+            for name in dict.fromkeys(key[at] for key in gains)
+        }
+        for at in (0, 1)
+    )
     return Worth(
         float(gain[0]),
         float(central[0]),
         float(closed[0]),
         tuple((float(low), float(high)) for low, high in drawn),
         by_data,
+        by_pattern,
     )
 
 
@@ -205,4 +214,4 @@ def _total(errors: Sequence[Sequence[float]] | pd.Series) -> Array:
 
 
 def _ratio(gain: float, central: float) -> float:
-    return gain / central if central > 0 else float("nan")
+    return float(gain / central) if central > 0 else float("nan")

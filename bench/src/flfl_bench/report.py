@@ -38,11 +38,12 @@ INTERVALS = (
 OWNERS = (
     "Closed: the share of what pooling all readings would gain over each owner alone that flfl"
     " gains, (alone - flfl) / (alone - pooled). Errors are summed over the sensors and masks of a"
-    " data set, divided by those of the owners alone, and averaged over the data sets before one"
-    " is divided by the other; a mean of single ratios would run away where pooling gains next"
-    " to nothing. In brackets: 95 % of 2,000 bootstrap draws of the sensors within their data sets."
-    " Columns of data sets: the same for each; - where pooling gains nothing, and far beyond 100 %"
-    " where it gains little."
+    " case (a data set and a pattern), divided by those of the owners alone, and averaged over the"
+    " cases before one is divided by the other; a mean of single ratios would run away where"
+    " pooling gains next to nothing. In brackets: 95 % of 2,000 bootstrap draws of the sensors"
+    " within their data sets. Further columns: the same for one pattern or data set; - where"
+    " pooling gains nothing, far beyond 100 % where it gains little. Pooled is the same method"
+    " with one owner, and no upper bound: in blocks the shared model is often the better one."
 )
 PEERS = (
     "MAE of each case, mean over seeds; against flfl: geometric mean over the cases that a method"
@@ -50,11 +51,13 @@ PEERS = (
     " the cases, one thread, no graphics card."
 )
 STATISTICS = (
-    "Cases are pairs of data and rate (and pattern); seeds of a case are averaged first, those"
-    " that all methods of the case have. p:"
-    " two-sided Wilcoxon signed-rank test; Holm: corrected for all comparisons here. Effect:"
+    "Cases are a data set, a pattern and a rate; seeds of a case are averaged first, those that all"
+    " methods of the case have. Data sets: won and lost, by the geometric mean over their cases. p:"
+    " two-sided Wilcoxon signed-rank test of the logarithms of their error over ours, so that no"
+    " data set counts more for its units; Holm: corrected for all comparisons here. Effect:"
     " matched-pairs rank-biserial correlation, 1 where we always win. Median: of our error over"
-    " theirs, less 1."
+    " theirs, less 1. Cases of one data set are not independent: these p-values are too small, and"
+    " with so few data sets no test over them alone could be significant."
 )
 
 

@@ -4,6 +4,11 @@ The unit of every test is a *case*: a data set, a pattern and a rate. Seeds of o
 averaged first, since they share their readings and are no evidence of their own; only seeds that
 all methods of the case have count. A method that failed in a case is worse there than any that
 did not.
+
+Data sets have units: errors are ranked within a case, and differences between two methods are
+logarithms of their ratio, so that no data set counts more for its large numbers. Cases of one data
+set are not independent either, which makes every p-value here too small: in how many whole data
+sets a method wins is counted beside it.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ CASE = ["data", "pattern", "rate"]
 LEVEL = 0.95
 OURS = "flfl"
 """The label that the others are compared with."""
+_FAILED = 1e3
+"""The logarithm of an error beyond all others."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,9 @@ class Comparison:
     Attributes
     ----------
     wins, losses, ties : cases in which our error is smaller, larger, equal
-    p_value : two-sided Wilcoxon signed-rank test; exact for few cases without ties
+    data_wins, data_losses : the same for data sets, by the geometric mean over their cases
+    p_value : of the logarithms of their error over ours, two-sided Wilcoxon signed-rank test;
+        exact for few cases without ties
     holm : the same, corrected for all comparisons that are made at once (Holm)
     rank_biserial : effect size from -1 to 1: the rank sum of our wins less that of our losses,
         over both; 1 means that we win everywhere
@@ -41,6 +50,8 @@ class Comparison:
     wins: int
     losses: int
     ties: int
+    data_wins: int
+    data_losses: int
     p_value: float
     holm: float
     rank_biserial: float
@@ -108,24 +119,27 @@ def compare(table: pd.DataFrame, ours: str) -> list[Comparison]:
     """Our label against every other one of ``scores``, on the cases that both have."""
     found = []
     for label in table.columns.drop(ours):
-        pair = table[[ours, label]].dropna().to_numpy()
+        pair = table[[ours, label]].dropna()
         if len(pair):
-            found.append(_comparison(str(label), pair[:, 0], pair[:, 1]))
+            found.append(_comparison(str(label), pair[ours], pair[label]))
     if not found:
         return []
     adjusted = multipletests([one.p_value for one in found], method="holm")[1]
     return [replace(one, holm=float(p)) for one, p in zip(found, adjusted, strict=True)]
 
 
-def _comparison(label: str, ours: np.ndarray, theirs: np.ndarray) -> Comparison:
-    difference = _finite_difference(theirs, ours)
+def _comparison(label: str, ours: pd.Series, theirs: pd.Series) -> Comparison:
+    difference = log_ratio(theirs, ours)
+    by_data = difference.groupby(level="data").mean()
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = ours / theirs - 1
+        ratio = (ours / theirs - 1).to_numpy()
     return Comparison(
         label=label,
         wins=int((difference > 0).sum()),
         losses=int((difference < 0).sum()),
         ties=int((difference == 0).sum()),
+        data_wins=int((by_data > 0).sum()),
+        data_losses=int((by_data < 0).sum()),
         p_value=wilcoxon(difference),
         holm=1.0,
         rank_biserial=rank_biserial(difference),
@@ -133,11 +147,15 @@ def _comparison(label: str, ours: np.ndarray, theirs: np.ndarray) -> Comparison:
     )
 
 
-def _finite_difference(theirs: np.ndarray, ours: np.ndarray) -> np.ndarray:
-    """``theirs - ours``, with a failure as an error beyond all others; only ranks matter."""
-    finite = np.concatenate([theirs, ours])
-    most = 1e3 * max(float(np.abs(finite[np.isfinite(finite)]).max(initial=0.0)), 1.0)
-    return np.minimum(theirs, most) - np.minimum(ours, most)
+def log_ratio(theirs: pd.Series, ours: pd.Series) -> pd.Series:
+    """``log(theirs / ours)``: free of units; a failure is an error beyond all others.
+
+    >>> log_ratio(pd.Series([2.0, np.inf, 1.0]), pd.Series([1.0, 1.0, 1.0])).round(2).tolist()
+    [0.69, 1000.0, 0.0]
+    """
+    tiny = np.finfo(float).tiny
+    logs = [np.log(error.clip(lower=tiny)).replace(np.inf, _FAILED) for error in (theirs, ours)]
+    return logs[0] - logs[1]
 
 
 def wilcoxon(difference: ArrayLike) -> float:

@@ -111,6 +111,7 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
         [
             one.label,
             f"{one.wins}/{one.losses}" + (f"/{one.ties}" if one.ties else ""),
+            f"{one.data_wins}/{one.data_losses}",
             figure(one.p_value, 2),
             figure(one.holm, 2),
             f"{one.rank_biserial:+.2f}",
@@ -118,7 +119,15 @@ def comparisons(rows: pd.DataFrame, ours: str, metric: str) -> Grid:
         ]
         for one in statistics.compare(statistics.paired_scores(rows, metric), ours)
     ]
-    header = ["against", "wins/losses", "p (Wilcoxon)", "p (Holm)", "effect", f"median {metric}"]
+    header = [
+        "against",
+        "wins/losses",
+        "data sets",
+        "p (Wilcoxon)",
+        "p (Holm)",
+        "effect",
+        f"median {metric}",
+    ]
     return Grid(f"{ours} against the others: {metric.upper()}", header, lines)
 
 
@@ -243,14 +252,15 @@ def ownership(rows: pd.DataFrame) -> Iterator[Grid]:
     for gaps, patterns in GAPS.items():
         part = pairs[pairs["pattern"].isin(patterns)]
         lines = [
-            _worth_line(kind, str(label), group, data)
+            _worth_line(kind, str(label), group, patterns, data)
             for label, own in part.groupby("label", sort=False)
             for kind, group in owners.kinds(own)
             if not group.empty
         ]
         if lines:
             header = ["owners", "configuration", "lower than alone", "pooled", "closed (95 %)"]
-            yield Grid(f"Closed, {gaps}", [*header, *map(short, data)], lines)
+            told = patterns if len(patterns) > 1 else ()
+            yield Grid(f"Closed, {gaps}", [*header, *told, *map(short, data)], lines)
     lines = [
         [
             short(row.data),
@@ -266,12 +276,15 @@ def ownership(rows: pd.DataFrame) -> Iterator[Grid]:
     yield Grid(title, ["data", "owners", "gaps", "seed", "configuration", "MAE"], lines)
 
 
-def _worth_line(kind: str, label: str, group: pd.DataFrame, data: Sequence[str]) -> list[str]:
+def _worth_line(
+    kind: str, label: str, group: pd.DataFrame, patterns: Sequence[str], data: Sequence[str]
+) -> list[str]:
     found = owners.worth(group)
     assert found is not None
     low, high = (100 * end for end in found.intervals[-1])
     reach = f" ({low:.0f} to {high:.0f})" if np.isfinite(low) else ""
-    each = (found.by_data.get(name) for name in data)
+    each = [found.by_pattern.get(name) for name in patterns if len(patterns) > 1]
+    each += [found.by_data.get(name) for name in data]
     return [
         kind,
         label,
