@@ -14,8 +14,9 @@ from flfl.io.sensors import Sensors
 from flfl_bench import figures, owners, tables
 from flfl_bench.cells import Cell, Source, fingerprint, load
 from flfl_bench.figures import render
-from flfl_bench.owners import below_alone, deal, paired, worth
+from flfl_bench.owners import below_alone, by_noise, deal, paired, worth
 from flfl_bench.runner import run_cell
+from flfl_bench.sentences import gained, protected
 
 MADE = Source("made", made='{"sensors": 12, "slots": 220, "rank": 2, "seed": 3}')
 
@@ -169,6 +170,37 @@ def test_the_table_says_closed_by_size_and_what_got_worse():
     assert outages.title == "Closed, outages"
     assert worse.title == "Above the owners alone: 6 of 18 cells"
     assert worse.rows[0][-1] == "+10.0 %"
+
+
+def noisy_rows():
+    """The rows of before, and less noise that closes more, in one data set only."""
+    rows = some_rows()
+    ours = rows[(rows["label"] == "flfl") & (rows["data"] == "D")]
+    less = [[0.9 * error for error in errors] for errors in ours["sensor_error"]]
+    return pd.concat([rows, ours.assign(label="added_error 0", sensor_error=less)])
+
+
+def test_noise_is_compared_on_the_same_cells():
+    found = {(kind, noise): one.closed for kind, noise, one in by_noise(paired(noisy_rows()))}
+    # Single sensors: 1 - 0.6 and 1 - 0.54 of 0.5; two to four: 0.7 and 1.1, the latter a loss.
+    assert found["single sensors", 1.0] == pytest.approx(0.8)
+    assert found["single sensors", 0.0] == pytest.approx(0.92)
+    assert found["2 to 4 sensors", 1.0] == pytest.approx((0.3 - 0.1) / 2 / 0.5)
+
+
+def test_sentences_say_what_is_gained_and_what_protection_costs():
+    assert "an owner of one sensor has 40 % less error than alone, 80 % (80 to 80)" in gained(
+        some_rows()
+    )
+    told = protected(noisy_rows())
+    assert "92 % (92 to 92) and 38 % (38 to 38) with added error 0; 80 %" in told
+    assert gained(some_rows().query("owners != '1'")) == ""
+
+
+def test_the_cost_of_noise_is_drawn_where_there_are_two_kinds_of_noise():
+    assert figures.protection(some_rows()) == []
+    (picture,) = figures.protection(noisy_rows())
+    assert b"</svg>" in render(picture, "svg")
 
 
 def test_the_figure_is_the_same_file_every_time_and_needs_made_up_owners():

@@ -16,12 +16,12 @@ from flfl_bench.figures import OUR_COLOUR, render
 from flfl_bench.report import (
     SECTIONS,
     find_rows,
-    headline,
     page_text,
     sections,
     write_page,
     write_report,
 )
+from flfl_bench.sentences import beside, headline
 from flfl_bench.store import SCORES, TIMINGS, read_rows
 
 REPOSITORY = Path(__file__).parents[2]
@@ -312,3 +312,11 @@ def test_one_table_holds_error_time_and_memory(rows):
     assert by_label["pchip"][-4:-2] == ["+300 %", "3"]
     assert by_label["pchip"][4:7] == ["", "", ""]
     assert by_label["kalman-em"][1].startswith("*")
+
+
+def test_the_best_at_home_and_the_best_with_all_readings_are_named(rows):
+    told = beside(rows)
+    assert "of 3 other methods that leave readings with their owners" in told
+    assert "the best (`flfl-paper`) has 60 % more error than `flfl`" in told
+    assert "the best (`kalman-em`) has 20 % less (geometric mean over 6 cases)" in told
+    assert beside(rows[rows["label"] != "kalman-em"]) == ""

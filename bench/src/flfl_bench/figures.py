@@ -351,6 +351,42 @@ _PLACES = {
 }
 
 
+def protection(rows: pd.DataFrame) -> list[Picture]:
+    """What the noise costs: how much of the pooled gain is left, by the added error."""
+    found = list(owners.by_noise(owners.paired(rows)))
+    if len({noise for _, noise, _ in found}) < 2:
+        return []
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        for kind, colour, marker in zip(owners.KINDS, (OUR_COLOUR, COLOURS[0]), "os", strict=True):
+            own = [(noise, one) for name, noise, one in found if name == kind]
+            noise = [at for at, _ in own]
+            closed = np.array([100 * one.closed for _, one in own])
+            ends = 100 * np.array([one.intervals[-1] for _, one in own]).T
+            axis.errorbar(
+                noise, closed, np.abs(ends - closed), color=colour, marker=marker, capsize=2,
+                label=f"owners of {kind}", elinewidth=0.8,
+            )  # fmt: skip
+        axis.axhline(100, color=GREY, linewidth=0.6, linestyle=":")
+        axis.annotate(
+            "all readings pooled", (0.02, 100), xycoords=("axes fraction", "data"), xytext=(0, 2),
+            textcoords="offset points", fontsize=6, color="#555555",
+        )  # fmt: skip
+        axis.set_xlabel("added error (multiples of a sensor's own error in time)")
+        axis.set_ylabel("of the pooled gain (%)")
+        axis.set_xticks(sorted({noise for _, noise, _ in found}))
+        axis.set_ylim(bottom=0)
+        axis.margins(y=0.1)
+        figure.legend(loc="outside lower center", ncols=2)
+
+    caption = (
+        "What protection costs: the share of the pooled gain that is left as owners add more noise"
+        " to what leaves them; 95 % intervals"
+    )
+    return [Picture("protection", caption, draw, 2.2)]
+
+
 def ownership(rows: pd.DataFrame) -> list[Picture]:
     """What an owner gains, by how many sensors it has: of what pooling would gain, how much."""
     pairs = owners.paired(rows)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from flfl.errors import InputError
 from flfl.io.sensors import Sensors
 from flfl.model.basis import to_plane
+from flfl_bench.statistics import OURS
 
 Array = NDArray[np.float64]
 _MADE_UP = re.compile(r"(?P<size>[1-9][0-9]*)(?: (?P<how>compact|interleaved))?")
@@ -151,6 +152,31 @@ def kinds(pairs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
                 chosen = pairs[(pairs["size"] == size) & (pairs["how"] == how)]
                 yield f"{size:g} {how}", chosen
     yield "as they are", pairs[pairs["owners"] == GIVEN]
+
+
+def added_error(label: str) -> float:
+    """The noise of a configuration, from its label: the default for our own.
+
+    >>> added_error("flfl"), added_error("added_error 0.5")
+    (1.0, 0.5)
+    """
+    return 1.0 if label == OURS else float(label.split(" ")[1])
+
+
+def by_noise(pairs: pd.DataFrame) -> Iterator[tuple[str, float, Worth]]:
+    """What is closed for single sensors, and for owners of two to four, by the added error.
+
+    On the cases and owners that all configurations were run on, so that they differ in noise alone.
+    """
+    half = pairs[pairs["pattern"].isin(("random", "block"))]
+    for kind, group in list(kinds(half))[: len(KINDS)]:
+        case = ["data", "pattern", "rate", "seed", "owners"]
+        there = group.groupby(case)["label"].transform("nunique")
+        common = group[there == group["label"].nunique()]
+        for label in sorted(common["label"].unique(), key=added_error):
+            found = worth(common[common["label"] == label])
+            assert found is not None
+            yield kind, added_error(label), found
 
 
 def below_alone(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -12,16 +12,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from flfl.errors import InputError
 from flfl.io.files import Writer, write_files
-from flfl.methods import methods
 from flfl_bench import figures, paper, tables
 from flfl_bench.figures import Picture
 from flfl_bench.owners import POOLED
-from flfl_bench.statistics import OURS, paired_scores
+from flfl_bench.sentences import beside, gained, headline, protected
+from flfl_bench.statistics import OURS
 from flfl_bench.store import content_writer, read_rows
 from flfl_bench.tables import Grid
 
@@ -112,7 +111,7 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
     if "peers" in views:
         yield Section("peers", "Error, time and memory", PEERS, [tables.beside(rows)], timed=True)
     if "owners" in views and POOLED in set(rows["label"]):
-        drawn = figures.ownership(rows)
+        drawn = figures.ownership(rows) + figures.protection(rows)
         yield Section("owners", "What owners gain", OWNERS, list(tables.ownership(rows)), drawn)
     if "bytes" in views and (rows["bytes_up"] > 0).any():
         yield Section("bytes", "Traffic", pictures=[figures.against(rows, "bytes")])
@@ -215,12 +214,13 @@ def write_page(out: Path, files: Sequence[Path]) -> list[Path]:
 def page_text(out: Path, files: Sequence[Path]) -> str:
     """The page in Markdown, made from rows without running anything."""
     found = [(path, *read_rows(path)) for path in files]
-    # The table of all methods comes first: the headline is taken from it.
-    found.sort(key=lambda one: ("paper" not in one[2]["views"], one[0].stem))
-    path, rows, _ = found[0]
-    folder = path.parent.as_posix()
+    # What leads the page comes first: owners, what people use, then the table of all methods.
+    first = ("owners", "peers", "paper")
+    found.sort(key=lambda one: ([view not in one[2]["views"] for view in first], one[0].stem))
+    folder = found[0][0].parent.as_posix()
     lines = ["# Results", ""]
-    lines += [line for sentence in headline(rows) for line in (sentence, "")]
+    for path, rows, about in found:
+        lines += _lead(out, path, rows, about)
     lines += [
         f"This page is made from the rows in `{folder}/*.parquet` by"
         f" `flfl-bench results {folder}"
@@ -234,11 +234,34 @@ def page_text(out: Path, files: Sequence[Path]) -> str:
             if section.words:
                 lines += [section.words.strip(), ""]
             for picture in section.pictures:
-                link = f"{out.stem}/{path.stem}/{picture.name}.png"
-                lines += [f"![{picture.caption}]({link})", "", f"*{picture.caption}.*", ""]
+                lines += _shown(out, path, picture)
             for grid in section.grids:
                 lines += [grid.markdown(), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _shown(out: Path, path: Path, picture: Picture) -> list[str]:
+    link = f"{out.stem}/{path.stem}/{picture.name}.png"
+    return [f"![{picture.caption}]({link})", "", f"*{picture.caption}.*", ""]
+
+
+def _lead(out: Path, path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> list[str]:
+    """Sentences, each with its figure and the command that made its rows."""
+    command = f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`"
+    told: list[tuple[str, Sequence[Picture]]] = []
+    if "owners" in about["views"]:
+        told.append((gained(rows), figures.ownership(rows)))
+        told.append((protected(rows), figures.protection(rows)))
+    if "peers" in about["views"]:
+        told.append((beside(rows), [figures.against(rows, "seconds")]))
+    lines = []
+    for sentence, pictures in told:
+        if sentence and pictures:
+            lines += [f"{sentence} ({command})", ""]
+            lines += [line for picture in pictures for line in _shown(out, path, picture)]
+    if "paper" in about["views"]:
+        lines += [line for sentence in headline(rows) for line in (sentence, "")]
+    return lines
 
 
 def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
@@ -248,11 +271,12 @@ def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
         return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna()))
 
     hours = float(rows["cpu_seconds"].sum()) / 3600
+    told = f"commit {each('commit')}" if rows["commit"].notna().any() else "commit not recorded"
     return (
         f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`, rows in"
         f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} processor hours, on"
         f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
-        f" flfl {each('flfl')}, numpy {each('numpy')}, scipy {each('scipy')},"
+        f" flfl {each('flfl')} ({told}), numpy {each('numpy')}, scipy {each('scipy')},"
         f" Python {each('python')}."
     )
 
@@ -265,57 +289,3 @@ def find_rows(folder: Path) -> list[Path]:
     if not found:
         raise InputError("there are no rows", where=str(folder), remedy="Copy a rows.parquet there")
     return found
-
-
-def headline(rows: pd.DataFrame) -> list[str]:
-    """Up to three sentences, each with its figures; fewer where the rows do not tell."""
-    table = paired_scores(rows)
-    kinds = [
-        (
-            "What federation buys over each sensor alone",
-            "the best that each sensor could do with its own readings",
-            ["linear", "pchip", "mean"],
-        ),
-        (
-            "What federation buys over each owner alone",
-            "each owner with its own sensors",
-            ["alone"],
-        ),
-        (
-            "What noisy copies cost against pooling all data",
-            "the best method that sees all readings in one place",
-            [name for name, method in methods().items() if method.pooled],
-        ),
-    ]
-    return [
-        f"**{question}:** `{OURS}` has {sentence}"
-        for question, whom, names in kinds
-        if (sentence := _against(table, names, whom))
-    ]
-
-
-def _against(table: pd.DataFrame, names: Sequence[str], whom: str) -> str | None:
-    """How our error compares to the best of some methods, in the cases that all were run on."""
-    there = [name for name in names if name in table.columns]
-    if OURS not in table.columns or not there:
-        return None
-    common = table[[OURS, *there]].dropna()
-    ours, best = common[OURS].to_numpy(), common[there].min(axis=1).to_numpy()
-    both = np.isfinite(ours) & np.isfinite(best)
-    if not both.any():
-        return None
-    change = ours[both] / best[both] - 1
-    lost = int((np.isinf(ours) & np.isfinite(best)).sum())
-    return (
-        f"{_lower(np.median(change))} MAE than {whom} (the best of {', '.join(there)} in each case;"
-        f" the median of {_cases(len(change))}, {_lower(change.max())} to {_lower(change.min())})"
-        + (f"; it failed in {_cases(lost)} more." if lost else ".")
-    )
-
-
-def _cases(number: int) -> str:
-    return "1 case" if number == 1 else f"{number} cases"
-
-
-def _lower(change: float) -> str:
-    return f"{100 * abs(change):.0f} % {'lower' if change < 0 else 'higher'}"
