@@ -229,7 +229,7 @@ _KINDS = {
     OURS: (OUR_COLOUR, "o"),
     "federated": (COLOURS[0], "s"),
     "pooled": (COLOURS[1], "D"),
-    "each sensor alone": (GREY, "^"),
+    "nothing shared": (GREY, "^"),
 }
 
 
@@ -237,7 +237,7 @@ def _kind(label: str, method: str) -> str:
     if label == OURS:
         return OURS
     known = methods()[method]
-    return "federated" if known.federated else "pooled" if known.pooled else "each sensor alone"
+    return "federated" if known.federated else "pooled" if known.pooled else "nothing shared"
 
 
 def _name_points(figure: Any, axis: Any, points: Sequence[tuple[str, float, float]]) -> None:
@@ -247,7 +247,7 @@ def _name_points(figure: Any, axis: Any, points: Sequence[tuple[str, float, floa
     pixels = [axis.transData.transform((x, y)) for _, x, y in points]
     taken = [(x - 2 * unit, x + 2 * unit, y - 2 * unit, y + 2 * unit) for x, y in pixels]
     for (text, x, y), (left, level) in zip(points, pixels, strict=True):
-        wide, high = 3.3 * len(text) * unit, 6.5 * unit
+        wide, high = 3.6 * len(text) * unit, 6.5 * unit
         places = [
             (side, shift * high / 2)
             for shift in sorted(range(-16, 17), key=abs)
@@ -346,8 +346,8 @@ def scaling(rows: pd.DataFrame) -> Picture:
 
 
 _PLACES = {
-    "compact": "your sensors stand together",
-    "interleaved": "your sensors stand among others'",
+    "compact": "your sensors: side by side",
+    "interleaved": "among other owners'",
 }
 
 
@@ -394,12 +394,14 @@ def ownership(rows: pd.DataFrame) -> list[Picture]:
     if pairs["size"].notna().sum() == 0:
         return []
     sizes = sorted(pairs["size"].dropna().unique())
+    networks = pairs["data"].nunique()
 
     def panel(axis: Any, how: str) -> None:
         for place, size in enumerate(sizes):
             own = pairs[(pairs["size"] == size) & pairs["how"].isin((how, ""))]
             found = owners.worth(own)
-            if found is None:
+            # A mean over fewer networks would not compare.
+            if found is None or len(found.by_data) < networks:
                 continue
             gain, pooled = 100 * found.gain, 100 * found.pooled_gain
             axis.bar(place, pooled, 0.8, color="#CCCCCC", label="if all readings were pooled")
@@ -414,7 +416,7 @@ def ownership(rows: pd.DataFrame) -> list[Picture]:
             )  # fmt: skip
         axis.axhline(0, color="black", linewidth=0.6)
         axis.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
-        axis.set(title=_PLACES[how], xlabel="sensors that you own")
+        axis.set(title=_PLACES[how], xlabel="sensors that you own", xlim=(-0.6, len(sizes) - 0.4))
 
     def draw(figure: Any) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
@@ -426,7 +428,6 @@ def ownership(rows: pd.DataFrame) -> list[Picture]:
         shown = dict(zip(labels, handles, strict=True))
         figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
 
-    networks = pairs["data"].nunique()
     caption = (
         f"What you gain, by how many sensors you own: error on hidden readings against what each"
         f" owner reaches alone, mean over {networks} networks, half of the readings missing (one by"

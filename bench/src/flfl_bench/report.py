@@ -219,22 +219,25 @@ def page_text(out: Path, files: Sequence[Path]) -> str:
     found.sort(key=lambda one: ([view not in one[2]["views"] for view in first], one[0].stem))
     folder = found[0][0].parent.as_posix()
     lines = ["# Results", ""]
-    for path, rows, about in found:
-        lines += _lead(out, path, rows, about)
+    led = [_lead(path, rows, about) for path, rows, about in found]
+    for (path, _, _), leads in zip(found, led, strict=True):
+        for sentence, pictures in leads:
+            lines += [sentence, "", *(line for one in pictures for line in _shown(out, path, one))]
     lines += [
         f"This page is made from the rows in `{folder}/*.parquet` by"
         f" `flfl-bench results {folder}"
         f" --out {out.as_posix()}`; `docs/benchmark.md` says how such rows are made.",
         "",
     ]
-    for path, rows, about in found:
+    for (path, rows, about), leads in zip(found, led, strict=True):
         lines += [f"## {about['title']}", "", _provenance(path, rows, about), ""]
+        above = {picture.name for _, pictures in leads for picture in pictures}
         for section in sections(rows, about["views"]):
             lines += [f"### {section.title}", ""]
             if section.words:
                 lines += [section.words.strip(), ""]
             for picture in section.pictures:
-                lines += _shown(out, path, picture)
+                lines += [] if picture.name in above else _shown(out, path, picture)
             for grid in section.grids:
                 lines += [grid.markdown(), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -245,23 +248,22 @@ def _shown(out: Path, path: Path, picture: Picture) -> list[str]:
     return [f"![{picture.caption}]({link})", "", f"*{picture.caption}.*", ""]
 
 
-def _lead(out: Path, path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> list[str]:
+Lead = tuple[str, Sequence[Picture]]
+
+
+def _lead(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> list[Lead]:
     """Sentences, each with its figure and the command that made its rows."""
-    command = f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`"
-    told: list[tuple[str, Sequence[Picture]]] = []
+    told: list[Lead] = []
     if "owners" in about["views"]:
         told.append((gained(rows), figures.ownership(rows)))
         told.append((protected(rows), figures.protection(rows)))
     if "peers" in about["views"]:
         told.append((beside(rows), [figures.against(rows, "seconds")]))
-    lines = []
-    for sentence, pictures in told:
-        if sentence and pictures:
-            lines += [f"{sentence} ({command})", ""]
-            lines += [line for picture in pictures for line in _shown(out, path, picture)]
-    if "paper" in about["views"]:
-        lines += [line for sentence in headline(rows) for line in (sentence, "")]
-    return lines
+    command = f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`"
+    leads: list[Lead] = [
+        (f"{words} ({command})", shown) for words, shown in told if words and shown
+    ]
+    return leads + ([(words, ()) for words in headline(rows)] if "paper" in about["views"] else [])
 
 
 def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
