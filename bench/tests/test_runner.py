@@ -1,6 +1,7 @@
 """Whole runs of `flfl-bench run`, in processes of their own, killed ones too."""
 
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from flfl.evaluation import peak_memory
 from flfl_bench.cli import main
 from flfl_bench.pool import Lost
+from flfl_bench.runner import give_back_memory
 from flfl_bench.store import SCORES, TIMINGS
 
 SMALL = Path(__file__).with_name("small.toml")
@@ -198,3 +201,20 @@ def test_a_cell_file_that_is_none_is_named(finished, tmp_path):
     done = CliRunner().invoke(main, command(SMALL, out)[3:])
     assert done.exit_code == 2
     assert "this is not the result of a cell. Delete the file." in done.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_what_an_earlier_cell_held_on_to_does_not_hide_the_peak_of_the_next():
+    def fill():
+        with peak_memory() as memory:
+            small = [bytes(1000) for _ in range(40_000)]
+            time.sleep(0.05)
+        del small
+        return memory.peak_mb
+
+    fill()
+    # A piece at the top keeps the heap from shrinking by itself.
+    top = [bytes(1000) for _ in range(10)]
+    give_back_memory()
+    assert fill() > 30
+    del top
