@@ -212,9 +212,10 @@ def test_what_an_earlier_cell_held_on_to_does_not_hide_the_peak_of_the_next():
         del small
         return memory.peak_mb
 
-    fill()
-    # A piece at the top keeps the heap from shrinking by itself.
-    top = [bytes(1000) for _ in range(10)]
+    # Pieces that stay keep the heap from shrinking by itself.
+    before = [bytes(1000) for _ in range(40_000)]
+    stay = before[::100]
+    del before
     give_back_memory()
     assert fill() > 30
-    del top
+    del stay
