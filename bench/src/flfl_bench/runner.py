@@ -176,20 +176,22 @@ def surroundings() -> dict[str, Any]:
 
 @cache
 def code_commit() -> str | None:
-    """The commit of the code that runs, with a plus where it was changed; None where git is not."""
-    here = Path(flfl.__file__).parent
-    git = ("git", "-C", str(here))
+    """The last commit that changed flfl, a plus where it was changed since; None without git."""
+    here = str(Path(flfl.__file__).parent)
+    asked = (
+        ("log", "-1", "--format=%h", "--abbrev=12", "--", here),
+        ("status", "--porcelain", "--untracked-files=no", "--", here),
+    )
     try:
-        head, changed = (
-            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout
-            for words in (
-                ("rev-parse", "--short=12", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no"),
-            )
+        commit, changed = (
+            subprocess.run(
+                ["git", "-C", here, *words], capture_output=True, text=True, check=True
+            ).stdout
+            for words in asked
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head.strip() + ("+" if changed else "")
+    return commit.strip() + ("+" if changed else "") or None
 
 
 def _cpu_model() -> str:
