@@ -391,49 +391,58 @@ def ownership(rows: pd.DataFrame) -> list[Picture]:
     """What an owner gains, by how many sensors it has: of what pooling would gain, how much."""
     pairs = owners.paired(rows)
     pairs = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
-    if pairs["size"].notna().sum() == 0:
+    found = _by_size(pairs)
+    places = [how for how in _PLACES if any(key[0] == how for key in found)]
+    if not places:
         return []
-    sizes = sorted(pairs["size"].dropna().unique())
-    networks = pairs["data"].nunique()
-
-    def panel(axis: Any, how: str) -> None:
-        for place, size in enumerate(sizes):
-            own = pairs[(pairs["size"] == size) & pairs["how"].isin((how, ""))]
-            found = owners.worth(own)
-            # A mean over fewer networks would not compare.
-            if found is None or len(found.by_data) < networks:
-                continue
-            gain, pooled = 100 * found.gain, 100 * found.pooled_gain
-            axis.bar(place, pooled, 0.8, color="#CCCCCC", label="if all readings were pooled")
-            axis.bar(place, gain, 0.5, color=OUR_COLOUR, label="flfl: readings stay at home")
-            low, high = (100 * end for end in found.intervals[0])
-            axis.plot([place, place], [low, high], color="black", linewidth=0.8)
-            top = max(gain, pooled, high)
-            share = f"{100 * found.closed:.0f} %" if np.isfinite(found.closed) else ""
-            axis.annotate(
-                share, (place, top), xytext=(0, 2), textcoords="offset points", ha="center",
-                fontsize=6, fontweight="bold",
-            )  # fmt: skip
-        axis.axhline(0, color="black", linewidth=0.6)
-        axis.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
-        axis.set(title=_PLACES[how], xlabel="sensors that you own", xlim=(-0.6, len(sizes) - 0.4))
 
     def draw(figure: Any) -> None:
-        left, right = figure.subplots(1, 2, sharey=True)
-        panel(left, "compact")
-        panel(right, "interleaved")
-        left.set_ylabel("error lower than alone (%)")
-        left.margins(y=0.12)
-        handles, labels = left.get_legend_handles_labels()
+        axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
+        for axis, how in zip(axes, places, strict=True):
+            _gains(axis, {size: one for (place, size), one in found.items() if place in (how, "")})
+            axis.set(title=_PLACES[how], xlabel="sensors that you own")
+        axes[0].set_ylabel("error lower than alone (%)")
+        axes[0].margins(y=0.12)
+        handles, labels = axes[0].get_legend_handles_labels()
         shown = dict(zip(labels, handles, strict=True))
         figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
 
     caption = (
-        f"What you gain, by how many sensors you own: error on hidden readings against what each"
-        f" owner reaches alone, mean over {networks} networks, half of the readings missing (one by"
-        " one and in blocks); line: 95 % interval; bold: the share of the pooled gain"
+        "What you gain, by how many sensors you own: error on hidden readings against what each"
+        f" owner reaches alone, mean over {pairs['data'].nunique()} networks, half of the readings"
+        " missing (one by one and in blocks); line: 95 % interval; bold: the share of the pooled"
+        " gain"
     )
     return [Picture("owners", caption, draw, 2.4)]
+
+
+def _by_size(pairs: pd.DataFrame) -> dict[tuple[str, float], owners.Worth]:
+    """What it is worth by place and size, where all cases were run: else means do not compare."""
+    cases = len(pairs.groupby(["data", "pattern"]))
+    found = {}
+    for (how, size), own in pairs.dropna(subset="size").groupby(["how", "size"]):
+        worth = owners.worth(own)
+        if worth is not None and len(own.groupby(["data", "pattern"])) == cases:
+            found[str(how), float(size)] = worth  # type: ignore[arg-type]
+    return found
+
+
+def _gains(axis: Any, found: dict[float, owners.Worth]) -> None:
+    """A bar for what pooling gains, one in it for what we do, and the share above."""
+    for place, (_, one) in enumerate(sorted(found.items())):
+        gain, pooled = 100 * one.gain, 100 * one.pooled_gain
+        axis.bar(place, pooled, 0.8, color="#CCCCCC", label="if all readings were pooled")
+        axis.bar(place, gain, 0.5, color=OUR_COLOUR, label="flfl: readings stay at home")
+        low, high = (100 * end for end in one.intervals[0])
+        axis.plot([place, place], [low, high], color="black", linewidth=0.8)
+        axis.annotate(
+            f"{100 * one.closed:.0f} %" if np.isfinite(one.closed) else "",
+            (place, max(gain, pooled, high, 0.0)), xytext=(0, 2), textcoords="offset points",
+            ha="center", fontsize=6, fontweight="bold",
+        )  # fmt: skip
+    axis.axhline(0, color="black", linewidth=0.6)
+    axis.set_xticks(range(len(found)), [f"{size:g}" for size in sorted(found)])
+    axis.set_xlim(-0.6, len(found) - 0.4)
 
 
 def _usual(sizes: pd.Series) -> int:
