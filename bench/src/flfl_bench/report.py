@@ -42,7 +42,8 @@ OWNERS = (
     " pooling gains next to nothing. In brackets: 95 % of 2,000 bootstrap draws of the sensors"
     " within their data sets. Further columns: the same for one pattern or data set; - where"
     " pooling gains nothing, far beyond 100 % where it gains little. Pooled is the same method"
-    " with one owner, and no upper bound: in blocks the shared model is often the better one."
+    " with one owner, and no upper bound: in blocks the shared model is often the better one, and"
+    " another method that pools, such as kalman-em on D2, may be better than both."
 )
 UNTOLD = (
     "**There are no rows of `flfl` here:** those there were came from an earlier protection, which"
