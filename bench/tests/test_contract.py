@@ -10,10 +10,10 @@ from quick import QUICK, quick
 BASELINES = {
     name: method for name, method in methods().items() if "flfl_bench" in method.build.__module__
 }
-NEURAL = [name for name, method in BASELINES.items() if method.needs == "jax"]
+LARGE = [name for name, method in BASELINES.items() if method.needs is not None]
 
 
-@parametrize_with_checks([quick(name) for name in BASELINES if name not in NEURAL])
+@parametrize_with_checks([quick(name) for name in BASELINES if name not in LARGE])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -30,7 +30,7 @@ def test_scikit_learn_checks(estimator, check):
     ],
     ids=lambda check: check.__name__,
 )
-@pytest.mark.parametrize("name", NEURAL)
-def test_scikit_learn_checks_of_neural_methods(name, check):
-    """Only those that fit nothing: each shape of table is compiled anew."""
-    check(BASELINES[name].build.__name__, create(name, **QUICK[name]))
+@pytest.mark.parametrize("name", LARGE)
+def test_scikit_learn_checks_of_large_packages(name, check):
+    """Only those that fit nothing: each shape of table is compiled anew, or a package missing."""
+    check(BASELINES[name].build.__name__, create(name, **QUICK.get(name, {})))

@@ -320,3 +320,15 @@ def test_the_best_at_home_and_the_best_with_all_readings_are_named(rows):
     assert "the best (`flfl-paper`) has 60 % more error than `flfl`" in told
     assert "the best (`kalman-em`) has 20 % less (geometric mean over 6 cases)" in told
     assert beside(rows[rows["label"] != "kalman-em"]) == ""
+
+
+def test_the_page_says_what_was_not_run(tmp_path):
+    others = [row for row in some_rows() if row["label"] != "flfl"]
+    path = write(tmp_path / "some.parquet", others, ["rates"])
+    table = pa_parquet.read_table(path)
+    about = {"name": "some", "title": "Some rows", "views": ["rates"], "cells": 99}
+    table = table.replace_schema_metadata({b"flfl": json_text(about).encode()})
+    pa_parquet.write_table(table, path)
+    page = page_text(tmp_path / "results.md", [path])
+    assert "48 of 99 cells" in page
+    assert "There are no rows of `flfl` here" in page

@@ -346,8 +346,8 @@ def scaling(rows: pd.DataFrame) -> Picture:
 
 
 _PLACES = {
-    "compact": "your sensors: side by side",
-    "interleaved": "among other owners'",
+    "compact": "sensors side by side",
+    "interleaved": "sensors among others'",
 }
 
 
@@ -370,14 +370,13 @@ def protection(rows: pd.DataFrame) -> list[Picture]:
             )  # fmt: skip
         axis.axhline(100, color=GREY, linewidth=0.6, linestyle=":")
         axis.annotate(
-            "all readings pooled", (0.02, 100), xycoords=("axes fraction", "data"), xytext=(0, 2),
-            textcoords="offset points", fontsize=6, color="#555555",
+            "all readings pooled", (0.99, 100), xycoords=("axes fraction", "data"), xytext=(0, 2),
+            textcoords="offset points", fontsize=6, color="#555555", ha="right",
         )  # fmt: skip
         axis.set_xlabel("added error (multiples of a sensor's own error in time)")
         axis.set_ylabel("of the pooled gain (%)")
         axis.set_xticks(sorted({noise for _, noise, _ in found}))
-        axis.set_ylim(bottom=0)
-        axis.margins(y=0.1)
+        axis.set_ylim(0, 1.08 * max(axis.get_ylim()[1], 100))
         figure.legend(loc="outside lower center", ncols=2)
 
     caption = (

@@ -42,7 +42,12 @@ OWNERS = (
     " pooling gains next to nothing. In brackets: 95 % of 2,000 bootstrap draws of the sensors"
     " within their data sets. Further columns: the same for one pattern or data set; - where"
     " pooling gains nothing, far beyond 100 % where it gains little. Pooled is the same method"
-    " with one owner, and no upper bound: in blocks the shared model is often the better one."
+    " with one owner, and no upper bound: in blocks the shared model is often the better one, and"
+    " another method that pools, such as kalman-em on D2, may be better than both."
+)
+UNTOLD = (
+    "**There are no rows of `flfl` here:** those there were came from an earlier protection, which"
+    " is gone, and it has not been run again. The other methods are unchanged."
 )
 PEERS = (
     "MAE of each case, mean over seeds; against flfl: geometric mean over the cases that a method"
@@ -273,13 +278,15 @@ def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
         return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna()))
 
     hours = float(rows["cpu_seconds"].sum()) / 3600
+    total = about.get("cells", len(rows))
+    asked = f" of {total}" if total > len(rows) else ""
     told = f"commit {each('commit')}" if rows["commit"].notna().any() else "commit not recorded"
     return (
         f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`, rows in"
-        f" `{path.as_posix()}`: {len(rows)} cells, {hours:.1f} processor hours, on"
+        f" `{path.as_posix()}`: {len(rows)}{asked} cells, {hours:.1f} processor hours, on"
         f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
         f" flfl {each('flfl')} ({told}), numpy {each('numpy')}, scipy {each('scipy')},"
-        f" Python {each('python')}."
+        f" Python {each('python')}." + ("" if OURS in set(rows["label"]) else f" {UNTOLD}")
     )
 
 

@@ -18,13 +18,14 @@ def gained(rows: pd.DataFrame) -> str:
     half = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
     found = {kind: owners.worth(group) for kind, group in owners.kinds(half)}
     single, few = (found[kind] for kind in owners.KINDS)
+    told = half.loc[half["size"].isin((1, 2, 4)), "owners"].unique()
     if single is None or few is None:
         return ""
     return (
         f"**What you gain:** with half of the readings missing, an owner of one sensor has"
         f" {100 * single.gain:.0f} % less error than alone, {_share(single)} of what pooling"
         f" everybody's readings would gain; an owner of two to four has {100 * few.gain:.0f} %"
-        f" less, {_share(few)} ({_networks(half)})."
+        f" less, {_share(few)} ({_networks(half)}; owners: {', '.join(told)})."
     )
 
 
@@ -46,9 +47,11 @@ def protected(rows: pd.DataFrame) -> str:
         f" {noise:g}"
         for noise in sorted({noise for _, noise, _ in found})
     ]
+    networks = min((len(one.by_data) for *_, one in found), default=0)
     return (
         "**What protection costs:** of what pooling would gain, owners of one sensor and of two to"
-        f" four keep {'; '.join(parts)}. [What others can read](frontier.md) falls as it grows."
+        f" four keep {'; '.join(parts)} ({networks} networks at least, the same cells at each"
+        f" amount). [What others can read](frontier.md) falls as it grows."
     )
 
 

@@ -121,7 +121,12 @@ class Store:
         """All finished cells of the experiment, in its order."""
         found = ((cell, self.find(cell)) for cell in experiment.cells)
         rows = [row | _named(cell) for cell, row in found if row is not None]
-        about = {"name": experiment.name, "title": experiment.title, "views": experiment.views}
+        about = {
+            "name": experiment.name,
+            "title": experiment.title,
+            "views": experiment.views,
+            "cells": len(experiment.cells),
+        }
         schema = pa.schema(
             list((SCORES | TIMINGS).items()), metadata={_METADATA: json_text(about).encode()}
         )
