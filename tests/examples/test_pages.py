@@ -24,7 +24,7 @@ PAGES = [
     *(DOCS / name for name in ("start.md", "how-to/index.md", "own-method.md", "audit.md")),
     DOCS.parent / "README.md",
 ]
-FENCED = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

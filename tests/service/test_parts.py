@@ -339,6 +339,15 @@ class TestKeys:
         keys.make_site(tmp_path, "a")
         assert keys.revoke(tmp_path, "a") == 3
 
+    def test_a_revoked_site_does_not_come_back_with_the_next_roster(self, tmp_path):
+        keys.make_authority(tmp_path, "n")
+        for name in ("a", "b", "c", "d"):
+            keys.make_site(tmp_path, name)
+        assert keys.revoke(tmp_path, "b") == 1
+        assert keys.write_roster(tmp_path, []).names == ("a", "c", "d")
+        keys.make_site(tmp_path, "b")  # let in again, with a new certificate
+        assert keys.write_roster(tmp_path, []).names == ("a", "b", "c", "d")
+
     def test_a_secret_that_others_can_read_is_refused(self, tmp_path):
         keys.make_authority(tmp_path, "n")
         keys.make_site(tmp_path, "a")

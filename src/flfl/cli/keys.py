@@ -156,7 +156,8 @@ def accept(path: Path, folder: Path, as_json: bool) -> None:
 @_folder
 @json_option
 def roster(names: tuple[str, ...], threshold: int, folder: Path, as_json: bool) -> None:
-    """Write the list of sites that all parties get; without NAMES, of all that have keys here.
+    """Write the list of sites that all parties get; without NAMES, of all that have keys here and
+    were not revoked.
 
     \b
     Example:

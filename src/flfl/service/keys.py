@@ -258,9 +258,11 @@ def load_identity(path: Path) -> Identity:
 
 
 def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Roster:
-    """The list of sites with their public keys; every party gets the same file."""
+    """The list of sites with their public keys; every party gets the same file. Without names, of
+    all that have keys here and were not revoked."""
     keys, remedy = {}, "Make the site's keys first, or copy its .public file here"
-    for name in names or sorted(path.stem for path in folder.glob("*.public")):
+    known = sorted(path.stem for path in folder.glob("*.public"))
+    for name in names or [name for name in known if not _is_revoked(folder, name)]:
         path = folder / f"{name}.public"
         public = _read(path, remedy).strip()
         if not _KEY.fullmatch(public):
@@ -271,6 +273,19 @@ def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Rost
     document = {"threshold": roster.threshold, "sites": sites}
     _write(folder / ROSTER, json.dumps(document, indent=1))
     return roster
+
+
+def _is_revoked(folder: Path, name: str) -> bool:
+    """Whether the certificate that a site has now is on the revocation list."""
+    path, certificate = folder / REVOKED, folder / f"{name}.pem"
+    if not path.exists() or not certificate.exists():
+        return False
+    try:
+        serial = _load(certificate).serial_number
+    except InputError:
+        return False
+    crl = x509.load_pem_x509_crl(path.read_bytes())
+    return crl.get_revoked_certificate_by_serial_number(serial) is not None
 
 
 def load_roster(path: Path) -> Roster:
