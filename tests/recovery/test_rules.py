@@ -212,7 +212,7 @@ class TestSuspiciousReadings:
         with pytest.raises(InputError, match="keep or missing"):
             recover(frame, method="linear", suspicious="drop")
 
-    def test_sound_readings_are_not_spoken_of(self):
+    def test_sound_readings_are_not_named(self):
         result = recover(hourly(400), method="linear")
         assert result.suspicious == ()
         assert not any("uspicious" in note for note in result.notes)

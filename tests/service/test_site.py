@@ -23,7 +23,7 @@ from flfl.service.site import (
     SiteService,
     Waiting,
 )
-from flfl.service.versions import spoken
+from flfl.service.versions import own_version
 from flfl.transport import local
 from flfl.transport.link import NOT_TOLD, Message, Received
 from parties import parties
@@ -97,13 +97,13 @@ def stop(service):
 
 
 def call(service, name):
-    message = Message("call", "", {"call": name, **spoken()}, to_bytes(GRID))
+    message = Message("call", "", {"call": name, **own_version()}, to_bytes(GRID))
     service.take(Received("all", "plan", message))
 
 
 def announce(service, number, called):
     agreement = Agreement("n", number, called, GRID, Plan(), False, "", ("north", "south"))
-    message = Message("plan", agreement.run, spoken(), to_bytes(agreement))
+    message = Message("plan", agreement.run, own_version(), to_bytes(agreement))
     service.take(Received("all", "plan", message))
     return message
 
@@ -118,10 +118,10 @@ def test_what_is_wrong_with_an_owners_table_stays_with_the_owner(service):
     assert "north.csv" not in told
 
 
-@pytest.mark.parametrize("spoken", [{}, {"version": "9.1", "wire": 9}, {"wire": "2"}])
-def test_a_coordinator_of_another_protocol_is_refused_in_plain_words(service, spoken):
+@pytest.mark.parametrize("given", [{}, {"version": "9.1", "wire": 9}, {"wire": "2"}])
+def test_a_coordinator_of_another_protocol_is_refused_in_plain_words(service, given):
     site = service()
-    message = Message("call", "", {"call": "c", **spoken}, to_bytes(GRID))
+    message = Message("call", "", {"call": "c", **given}, to_bytes(GRID))
     site.take(Received("all", "plan", message))
     (unable,) = site.link.received("unable")
     assert "install the same version at both" in unable.about["why"]

@@ -13,7 +13,7 @@ from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_
 from flfl.errors import FLFLError, InputError
 from flfl.service.keys import check_keys
 from flfl.service.status import certificate_ends
-from flfl.service.versions import STARTED, spoken
+from flfl.service.versions import STARTED, own_version
 from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Link
 
@@ -37,7 +37,7 @@ def connect(
         _LOG.warning("%s", warning)
     link = Link(settings, network, name, observer=observer)
     ends = certificate_ends(settings).get("certificate", "")
-    link.say(**spoken(), since=STARTED, certificate=ends)
+    link.say(**own_version(), since=STARTED, certificate=ends)
     if not settings.plaintext and not observer:
         link.renewed = Renewal(settings, name, link.say).look
     return link

@@ -31,7 +31,7 @@ from flfl.service.diary import Diary
 from flfl.service.grid import TimeGrid
 from flfl.service.home import copies_folder, floor_of, identified
 from flfl.service.keys import check_keys
-from flfl.service.versions import check_spoken, spoken
+from flfl.service.versions import check_version, own_version
 from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Rights, probe
 
@@ -167,7 +167,7 @@ def _finding(name: str, error: InputError) -> Finding:
 def as_document(found: Iterable[Finding]) -> dict[str, Any]:
     """For JSON."""
     rows = [asdict(one) for one in found]
-    return {"ok": all(row["ok"] for row in rows), "checks": rows, **spoken()}
+    return {"ok": all(row["ok"] for row in rows), "checks": rows, **own_version()}
 
 
 def _keys(broker: BrokerSettings | None, name: str) -> str:
@@ -309,8 +309,9 @@ def _broker_looks(rights: Rights, name: str) -> Iterator[tuple[str, str, Callabl
     def versions() -> str:
         if rights.status is None:
             return "the coordinator was never here: nothing to compare with"
-        check_spoken(rights.status)
-        return f"flfl {rights.status.get('version')} at the coordinator, {spoken()['version']} here"
+        check_version(rights.status)
+        here, there = own_version()["version"], rights.status.get("version")
+        return f"flfl {there} at the coordinator, {here} here"
 
     yield "versions", "network", versions
 

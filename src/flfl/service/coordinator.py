@@ -55,7 +55,7 @@ from flfl.service.grid import TimeGrid
 from flfl.service.logs import start_logging
 from flfl.service.plan import agreement_of, checked_roster, grid_at
 from flfl.service.status import coordinator_status
-from flfl.service.versions import STARTED, spoken
+from flfl.service.versions import STARTED, own_version
 from flfl.service.web import StatusServer
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.link import COORDINATOR, CoordinatorLink, Message, Received, is_signed
@@ -522,7 +522,7 @@ class CoordinatorService:
             self.roster.names,
             self.setup.quorum(self.roster),
         )
-        about = {"call": uuid.uuid4().hex, "roster": terms.roster, **spoken()}
+        about = {"call": uuid.uuid4().hex, "roster": terms.roster, **own_version()}
         call, now = Message("call", "", about, to_bytes(terms.grid)), self.clock.monotonic
         self.state, looked = Gathering(call), now()
         until, night, again = looked + limit, self.clock.now(), looked + _CALL_AGAIN
@@ -675,7 +675,7 @@ class CoordinatorService:
         dispatcher = Dispatcher(
             journal, self.link, run, traffic, deadlines, quorum, clock=self.clock
         )
-        plan = Message("plan", run, spoken(), to_bytes(agreement))
+        plan = Message("plan", run, own_version(), to_bytes(agreement))
         self.link.announce(plan)
         try:
             dispatcher.begin([name for name in names if name not in agreement.sites])

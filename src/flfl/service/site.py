@@ -73,7 +73,7 @@ from flfl.service.logs import start_logging
 from flfl.service.night import Night
 from flfl.service.results import Result
 from flfl.service.status import site_status
-from flfl.service.versions import STARTED, check_spoken
+from flfl.service.versions import STARTED, check_version
 from flfl.service.web import StatusServer
 from flfl.transport.link import NOT_TOLD, Message, Received, SignedLink, SiteLink
 from flfl.transport.responder import Responder, told
@@ -283,7 +283,7 @@ class SiteService:
         """The coordinator asks who can take part: read the source, say yes or why not."""
         call, path = str(message.about.get("call", "")), self.settings.state / CALLED
         try:
-            check_spoken(message.about)
+            check_version(message.about)
             self._check_call(message)
             called = load_or_set_aside(path, "call", "ids", "values")
             if called is None or called["call"] != call:
@@ -387,7 +387,7 @@ class SiteService:
         if isinstance(self.state, Running) and message.run == self.state.agreement.run:
             self._report_state()
             return self.state
-        check_spoken(message.about)
+        check_version(message.about)
         agreement = from_bytes(Agreement, message.data)
         if agreement.run != message.run or agreement.network != self.settings.network:
             raise AgreementError("what was announced is another run than it says")

@@ -18,18 +18,18 @@ WIRE = 2
 that an older party would misread: then all parties of a network are upgraded between two runs."""
 
 
-def spoken() -> dict[str, str | int]:
+def own_version() -> dict[str, str | int]:
     """What goes with every call, every plan and every party's status."""
     return {"version": VERSION, "wire": WIRE}
 
 
-def check_spoken(about: Mapping[str, Any]) -> None:
+def check_version(about: Mapping[str, Any]) -> None:
     """Refuse, with an :class:`AgreementError`, what a party of another protocol sends.
 
     Examples
     --------
-    >>> check_spoken(spoken())
-    >>> check_spoken({"version": "9.1", "wire": 9})
+    >>> check_version(own_version())
+    >>> check_version({"version": "9.1", "wire": 9})
     Traceback (most recent call last):
     flfl.service.agreement.AgreementError: the coordinator runs flfl 9.1 ...
     """
