@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from flfl.errors import FLFLError, InputError
 from flfl.protocol.network import Network
 from flfl.protocol.plan import Addition, Fit, Plan
 from flfl.protocol.schema import network_from_arrays, network_to_arrays
+from flfl.service.files import set_aside, unseal
 from flfl.service.grid import TimeGrid
 
 T = TypeVar("T")
@@ -143,6 +145,17 @@ class Published:
         if network.stop != agreement.grid.slots:
             raise AgreementError("what was published is no finished run")
         return cls(agreement, network)
+
+    @classmethod
+    def load(cls, path: Path) -> Published | None:
+        """What a party keeps; what is damaged is set aside, and others have it."""
+        try:
+            return cls.from_bytes(unseal(path))
+        except FileNotFoundError:
+            return None
+        except (AgreementError, CodecError) as error:
+            set_aside(path, error)
+            return None
 
     def check_continued(self, agreement: Agreement) -> None:
         """Refuse, with an :class:`AgreementError`, a run that does not go on after this one."""

@@ -464,14 +464,7 @@ class CoordinatorService:
 
     def _published(self) -> Published | None:
         """All that became public until now; what is damaged is set aside, and sites have it."""
-        path = self.settings.state / NETWORK
-        try:
-            return Published.from_bytes(unseal(path))
-        except FileNotFoundError:
-            return None
-        except (AgreementError, CodecError) as error:
-            set_aside(path, error)
-            return None
+        return Published.load(self.settings.state / NETWORK)
 
     def _keep(self, published: Published) -> None:
         seal(self.settings.state / NETWORK, published.data)

@@ -341,14 +341,7 @@ class SiteService:
 
     def _kept(self) -> Published | None:
         """All that became public, as far as this site has it; the coordinator has it, too."""
-        path = self.settings.state / NETWORK
-        try:
-            return Published.from_bytes(unseal(path))
-        except FileNotFoundError:
-            return None
-        except (AgreementError, CodecError) as error:
-            set_aside(path, error)
-            return None
+        return Published.load(self.settings.state / NETWORK)
 
     def _resume(self) -> None:
         """Go on with what an earlier process was in."""
