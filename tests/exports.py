@@ -1,6 +1,21 @@
 """Files as agencies and loggers export them: one small network, written in many ways.
 
-Each entry of :data:`FILES` writes the same readings; ``READINGS`` is what must be read of it.
+Each entry of :data:`FILES` writes the same readings; ``READINGS`` is what must be read of it. Names
+of columns and forms of cells are those seen in public places:
+
+- EPA AQS, hourly and daily: headers in public readers of aqs.epa.gov/aqsweb/airdata (24 and 29
+  columns, texts in quotation marks, numbers without); outdoor air quality: epa.gov's daily files.
+- EEA, reported data: the 17 columns that pyaerocom's reader of the E1a and E2a files lists;
+  Parquet: the columns of the EEA's download service.
+- OpenAQ: the archive's records, the explorer's CSV, and version 3 of the API as
+  pandas.json_normalize flattens it (``period.datetimeFrom.utc``, ``parameter.name``).
+- PurpleAir: the history of the API as CSV (``time_stamp,sensor_index,...``, in seconds or ISO
+  8601), the download tool's file for each sensor, ThingSpeak.
+- UBA: the air quality index download (``Stationscode;Datum;"Feinstaub ..."``, times in quotes).
+- UK-AIR: a station's year with hours across, and the data selector's files with status and unit.
+- Sensor.Community: archive.sensor.community (12 columns of an SDS011).
+- AirNow, Geod'air, Campbell TOA5, Davis, WeatherLink, hours across with flags: written as they are
+  known, not compared with a file or a reader of it.
 """
 
 from __future__ import annotations
@@ -16,6 +31,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 TIMES = pd.date_range("2024-01-30 20:00", periods=8, freq="h")
 READINGS = {
@@ -44,6 +60,7 @@ class Export:
     notes: tuple[str, ...] = ()
     zone: bool = False
     cells: dict[str, list[str]] = field(default_factory=lambda: READINGS)
+    times: pd.DatetimeIndex = field(default_factory=lambda: TIMES)
 
 
 def rows(sep: str = ",", stamp: str = "%Y-%m-%d %H:%M", comma: bool = False) -> list[str]:
@@ -178,16 +195,17 @@ def purpleair_folder(folder: Path) -> Path:
     return path
 
 
-def uba() -> list[str]:
+def uba(components: int = 3) -> list[str]:
     quantities = [
         "Feinstaub (PM₁₀) stündlich gleitendes Tagesmittel in µg/m³",
         "Ozon (O₃) Ein-Stunden-Mittelwert in µg/m³",
-        "Luftqualitätsindex",
-    ]
-    lines = ['Stationscode;Datum;"' + '";"'.join(quantities[:2]) + f'";{quantities[2]}']
+        "Stickstoffdioxid (NO₂) Ein-Stunden-Mittelwert in µg/m³",
+    ][:components]
+    lines = ['Stationscode;Datum;"' + '";"'.join(quantities) + '";Luftqualitätsindex']
 
     def line(name: str, i: int, cell: str) -> str:
-        return f"{name};\"'{at_24(TIMES[i])}'\";{cell or '-'};{40 + i};sehr gut"
+        others = "".join(f";{40 + i}" for _ in quantities[1:])
+        return f"{name};\"'{at_24(TIMES[i])}'\";{cell or '-'}{others};sehr gut"
 
     return [*lines, *long_rows(line), "", "Quelle: Umweltbundesamt, alle Zeiten in MEZ"]
 
@@ -352,6 +370,199 @@ def hours(first: str) -> list[str]:
     return lines
 
 
+DAYS = pd.date_range("2024-01-30 01:00", periods=48, freq="h")
+"""Two whole days, by the ends of their hours."""
+IN_DAYS = {
+    name: [cells[list(TIMES).index(t)] if t in TIMES else "" for t in DAYS]
+    for name, cells in READINGS.items()
+}
+
+
+def hours_across(first: str, hour: str, day: str, sep: str = ",", flag: str = "") -> list[str]:
+    """A row a day and a station, a column an hour, perhaps with a flag behind each."""
+    names = [hour.format(h) + (sep + flag.format(h) if flag else "") for h in range(1, 25)]
+    lines = [sep.join([first, *names])]
+    for name, cells in IN_DAYS.items():
+        for n in (0, 24):
+            row = [c + (f"{sep}{'V' if c else 'N'}" if flag else "") for c in cells[n : n + 24]]
+            lines.append(sep.join([name, DAYS[n].strftime(day), *row]))
+    return lines
+
+
+def one_station_by_hours() -> list[str]:
+    cells = [IN_DAYS["DEBE010"][n - 1] if n else "" for n in range(48)]
+    lines = ["Date," + ",".join(f"{h:02d}:00" for h in range(24))]
+    return lines + [f"2024-01-{30 + n},{','.join(cells[24 * n : 24 * n + 24])}" for n in (0, 1)]
+
+
+def turned_with(names: str, more: str) -> list[str]:
+    lines = [";".join([names, *TIMES.strftime("%d.%m.%Y %H:%M")])]
+    return lines + [";".join([name, more, *READINGS[name]]) for name in IDS]
+
+
+def toa5() -> list[str]:
+    """A Campbell logger's file: its station, the names, the units, the kind of aggregation."""
+    lines = [
+        '"TOA5","Berlin","CR1000X","1234","CR1000X.Std.03.02","CPU:aq.CR1X","5512","Hourly"',
+        '"TIMESTAMP","RECORD",' + ",".join(f'"{n}"' for n in IDS),
+        '"TS","RN","ug/m3","ug/m3","ug/m3"',
+        '"","","Avg","Avg","Avg"',
+    ]
+    for i, time in enumerate(TIMES):
+        cells = [READINGS[name][i] or '"NAN"' for name in IDS]
+        lines.append(f'"{time:%Y-%m-%d %H:%M:%S}",{100 + i},{",".join(cells)}')
+    return lines
+
+
+def openaq_v3(sensors: bool) -> list[str]:
+    """Measurements of the API, its nested names joined with points."""
+    names = (
+        "value,flagInfo.hasFlags,parameter.id,parameter.name,parameter.units,period.label,"
+        "period.interval,period.datetimeFrom.utc,period.datetimeFrom.local,period.datetimeTo.utc,"
+        "period.datetimeTo.local,coordinates"
+    )
+
+    def line(name: str, i: int, cell: str) -> str:
+        begin, end = TIMES[i], TIMES[i] + pd.Timedelta(hours=1)
+        both = [f"{t:%Y-%m-%dT%H:%M:%SZ},{t:%Y-%m-%dT%H:%M:%S}-00:00" for t in (begin, end)]
+        last = f",{3900 + IDS.index(name)}" if sensors else ""
+        return f"{cell},False,1,pm10,µg/m³,raw,01:00:00,{','.join(both)},{last}"
+
+    if sensors:
+        return [names + ",sensor_id", *long_rows(line, empty=False)]
+    return [names, *(line("DEBE010", i, c) for i, c in enumerate(READINGS["DEBE010"]))]
+
+
+def airnow() -> list[str]:
+    names = (
+        '"Latitude","Longitude","UTC","Parameter","Concentration","Unit","AQI","Category",'
+        '"SiteName","AgencyName","FullAQSCode","IntlAQSCode"'
+    )
+
+    def line(name: str, i: int, cell: str) -> str:
+        lat, lon = PLACES[name]
+        code = f"{60010000 + int(name[-3:]):09d}"
+        return (
+            f'"{lat}","{lon}","{TIMES[i]:%Y-%m-%dT%H:%M}","PM10","{cell or -999}","UG/M3",'
+            f'"{30 + i}","1","{name}","Senat","{code}","840{code}"'
+        )
+
+    return [names, *long_rows(line)]
+
+
+def uk_air(stations: list[str]) -> list[str]:
+    """One station with its status and unit, or several side by side under their names."""
+    quantity = "PM<sub>10</sub> particulate matter (Hourly measured)"
+    lines = [
+        "Data supplied by UK-AIR on 1/2/2024", "All Data GMT hour ending",
+        "Status: R = Ratified / P = Provisional / P* = As supplied", "",
+    ]  # fmt: skip
+    if len(stations) > 1:
+        lines.append(",," + ",,,".join(stations))
+    lines.append("Date,Time," + ",".join([f"{quantity},Status,Unit"] * len(stations)))
+    for i, time in enumerate(TIMES):
+        day = time if time.hour else time - pd.Timedelta(days=1)
+        cells = [READINGS[name][i] for name in IDS[: len(stations)]]
+        told = [f"{c},R,ugm-3 (TEOM FDMS)" if c else "No data,," for c in cells]
+        lines.append(f"{day:%d-%m-%Y},{time.hour or 24:02d}:00,{','.join(told)}")
+    return [*lines, "End"]
+
+
+def uk_air_year() -> list[str]:
+    """A station's year: a row a day, those that are provisional marked."""
+    lines = [
+        "Data supplied by UK-AIR on 1/2/2024", "All Data GMT hour ending  ",
+        "Rows begining ## are Provisional", "Wrexham PM<sub>10</sub> (Hourly measured) ug/m-3",
+        "   Date   , " + ", ".join(f"{h:02d}:00" for h in range(1, 25)),
+    ]  # fmt: skip
+    cells = IN_DAYS["DEBE010"]
+    return [*lines, f"30-01-2024,{','.join(cells[:24])}", f"##31-01-2024,{','.join(cells[24:])}"]
+
+
+def uk_air_quantities() -> list[str]:
+    """All quantities of one station, each with its status and its unit."""
+    lines = [
+        "Data supplied by UK-AIR on 1/2/2024", "All Data GMT hour ending ",
+        "Status: R =Ratified P=Provisional,P*=As supplied", ",,Cardiff Centre,,,,,",
+        'Date,time,"PM<sub>10</sub> particulate matter (Hourly measured)",status,unit,'
+        '"Nitrogen dioxide",status,unit', " ",
+    ]  # fmt: skip
+    for i, time in enumerate(TIMES):
+        day = time if time.hour else time - pd.Timedelta(days=1)
+        cell = READINGS["DEBE010"][i]
+        first = f"{cell},R,ugm-3" if cell else ",,"
+        lines.append(f"{day:%d-%m-%Y},{time.hour or 24:02d}:00,{first},{15 + i}.0,R,ugm-3")
+    return lines
+
+
+def geodair() -> list[str]:
+    names = (
+        "Date de début;Date de fin;Organisme;code zas;Zas;code site;nom site;type d'implantation;"
+        "Polluant;type d'influence;discriminant;Réglementaire;type d'évaluation;"
+        "procédure de mesure;type de valeur;valeur;valeur brute;unité de mesure;taux de saisie;"
+        "couverture temporelle;couverture de données;code qualité;validité"
+    )
+
+    def line(name: str, i: int, cell: str) -> str:
+        end = TIMES[i] + pd.Timedelta(hours=1)
+        return (
+            f"{TIMES[i]:%Y/%m/%d %H:%M:%S};{end:%Y/%m/%d %H:%M:%S};AIRPARIF;FR11ZAG01;PARIS;"
+            f"FR{name[-5:]};{name};Urbaine;PM10;Fond;A;Oui;mesures fixes;Auto;"
+            f"moyenne horaire brute;{cell};{cell};µg-m3;;;;{'A' if cell else 'N'};"
+            f"{1 if cell else -1}"
+        )
+
+    return [names, *long_rows(line)]
+
+
+def sensor_community() -> list[str]:
+    names = "sensor_id;sensor_type;location;lat;lon;timestamp;P1;durP1;ratioP1;P2;durP2;ratioP2"
+
+    def line(name: str, i: int, cell: str) -> str:
+        n, (lat, lon) = IDS.index(name), PLACES[name]
+        half = f"{float(cell) / 2:.2f}" if cell else ""
+        return f"{100 + n};SDS011;{50 + n};{lat};{lon};{TIMES[i].isoformat()};{cell};;;{half};;"
+
+    return [names, *long_rows(line)]
+
+
+def davis() -> list[str]:
+    lines = ["\t\tTemp\tHi\tLow\tOut\tWind", "Date\tTime\tOut\tTemp\tTemp\tHum\tSpeed"]
+    for time, cell in zip(TIMES, READINGS["DEBE010"], strict=True):
+        lines.append(f"{time:%d/%m/%y}\t{time:%H:%M}\t{cell or '---'}\t14.0\t9.5\t80\t3")
+    return lines
+
+
+def weatherlink() -> list[str]:
+    lines = ['"Station 7","","",""', '"","","",""', '"Date & Time","' + '","'.join(IDS) + '"']
+    for i, time in enumerate(TIMES):
+        cells = [READINGS[name][i] or "--" for name in IDS]
+        lines.append(f'"{time:%m/%d/%y %I:%M %p}","' + '","'.join(cells) + '"')
+    return lines
+
+
+def merged_titles(folder: Path) -> Path:
+    """A workbook for people: titles over all columns, decimal commas typed as text."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet, path = book.active, folder / "merged.xlsx"
+    top = [["Luftmessnetz Berlin, Stundenwerte"], ["Januar 2024"], [], ["", "Station"]]
+    for row in [*top, ["Datum / Uhrzeit", *IDS], ["(MEZ)", "µg/m³", "µg/m³", "µg/m³"]]:
+        sheet.append(row)
+    for cells in ("A1:D1", "A2:D2", "B4:D4"):
+        sheet.merge_cells(cells)
+    for line in rows(";", "%d.%m.%Y %H:%M", comma=True):
+        sheet.append(line.split(";"))
+    for row in ([], ["Quelle: Senat"]):
+        sheet.append(row)
+    book.save(path)
+    return path
+
+
+def only(name: str) -> dict[str, list[str]]:
+    return {name: READINGS[name]}
+
+
 TITLES = ["Luftgüte, stündliche Werte", "Station: Berlin; erstellt am 01.02.2024", ""]
 UNITS = "," + ",".join(["µg/m³"] * 3)
 FILES: dict[str, Export] = {
@@ -465,4 +676,86 @@ FILES: dict[str, Export] = {
         hint="parameter",
         notes=("24:00", "below the table"),
     ),
-}
+    "hours across, H01 to H24": Export(
+        text("a.csv", hours_across("station,date", "H{:02d}", "%Y-%m-%d")),
+        cells=IN_DAYS, times=DAYS, notes=("24 hours of a day", "Hours 1 to 24"),
+    ),
+    "hours across, 1 to 24": Export(
+        text("a.csv", hours_across("Station;Datum", "{}", "%d.%m.%Y", ";")),
+        cells=IN_DAYS, times=DAYS, notes=("24 hours of a day",),
+    ),
+    "hours across, with flags": Export(
+        text("a.csv", hours_across("ESTACION;FECHA", "H{:02d}", "%Y-%m-%d", ";", "V{:02d}")),
+        cells=IN_DAYS, times=DAYS, notes=("24 hours of a day", "N (124), V (20)"),
+    ),
+    "hours across, one station": Export(
+        text("mitte.csv", one_station_by_hours()), ids=["mitte"],
+        cells={"mitte": ["", *IN_DAYS["DEBE010"][:47]]}, times=DAYS - pd.Timedelta(hours=1),
+    ),
+    "transposed, with a unit": Export(
+        text("a.csv", turned_with("station;unit", "µg/m³")), notes=("it was turned",)
+    ),
+    "transposed, with more": Export(
+        text("a.csv", turned_with("Kennung;Ort;Komponente;Einheit", "Berlin;PM10;µg/m³")),
+        notes=("it was turned", "The parameter is PM10"),
+    ),
+    "rows twice": Export(
+        text("a.csv", [*table_lines(), *table_lines()[2:4]]), notes=("2 rows repeated",)
+    ),
+    "comments, decimal comma, UTC": Export(
+        text("a.csv", [
+            "# Messnetz Berlin", "# PM10; Einheit: µg/m³", "#", header(";", "Zeitpunkt (UTC)"),
+            *rows(";", "%Y-%m-%dT%H:%M:%SZ", comma=True),
+        ]), zone=True,
+    ),
+    "Campbell TOA5": Export(text("a.csv", toa5()), notes=("units: ug/m3", "RECORD")),
+    "OpenAQ, version 3": Export(
+        text("a.csv", openaq_v3(True)), ids=["3900", "3901", "3902"], zone=True
+    ),
+    "OpenAQ, version 3, one sensor": Export(
+        text("mitte.csv", openaq_v3(False)), ids=["mitte"], cells=only("DEBE010"), zone=True
+    ),
+    "AirNow": Export(text("a.csv", airnow()), ids=["060010010", "060010034", "060010065"]),
+    "UK-AIR, one station": Export(
+        text("a.csv", uk_air(["Leeds Centre"])), cells=only("DEBE010"),
+        ids=["PM<sub>10</sub> particulate matter (Hourly measured)"], notes=("24:00", "R (7)"),
+    ),
+    "UK-AIR, stations side by side": Export(
+        text("a.csv", uk_air(["Aberdeen", "Leeds Centre", "York"])),
+        ids=["Aberdeen", "Leeds Centre", "York"], notes=("two rows", "R (20)"),
+    ),
+    "UK-AIR, hours across": Export(
+        text("wrexham.csv", uk_air_year()), ids=["wrexham"],
+        cells={"wrexham": IN_DAYS["DEBE010"]}, times=DAYS,
+    ),
+    "UK-AIR, several quantities": Export(
+        text("cardiff.csv", uk_air_quantities()), {"parameter": "PM<sub>10"}, hint="parameter",
+        ids=["cardiff"], cells=only("DEBE010"),
+    ),
+    "Geod'air": Export(
+        text("a.csv", geodair()), ids=[f"FR{n[-5:]}" for n in IDS], notes=("A (20), N (4)",)
+    ),
+    "Sensor.Community": Export(
+        text("a.csv", sensor_community()), {"parameter": "pm10"}, hint="parameter='pm10'",
+        ids=["100", "101", "102"], zone=True,
+    ),
+    "PurpleAir, two channels": Export(
+        text("a.csv", [
+            "time_stamp,sensor_index,humidity,pm2.5_atm_a,pm2.5_atm_b",
+            *long_rows(lambda n, i, c: (
+                f"{int(TIMES[i].timestamp())},{1000 + IDS.index(n)},45,{c},7.5")),
+        ]), {"parameter": "pm2.5_atm_a"}, hint="parameter='pm2.5_atm_a'",
+        ids=["1000", "1001", "1002"], zone=True,
+    ),
+    "Davis": Export(
+        text("davis.txt", davis()), {"parameter": "Temp Out"}, hint="parameter=",
+        ids=["davis"], cells=only("DEBE010"),
+    ),
+    "WeatherLink": Export(text("a.csv", weatherlink())),
+    "xlsx with merged titles": Export(
+        merged_titles, notes=("above the column", "names units", "below the table")
+    ),
+    "UBA, one component": Export(
+        text("a.csv", uba(1)), notes=("24:00", "below the table")
+    ),
+}  # fmt: skip

@@ -23,7 +23,7 @@ def check(table, export: Export) -> None:
     np.testing.assert_array_equal(table.values.to_numpy(), expected)
     index = table.values.index
     assert (index.tz is not None) == export.zone
-    assert list(index.tz_localize(None)) == list(TIMES)
+    assert list(index.tz_localize(None)) == list(export.times)
     for word in export.notes:
         assert word in " ".join(table.notes)
 
@@ -44,7 +44,7 @@ def test_every_export_is_read_as_it_comes(name: str, tmp_path) -> None:
 
 def test_most_need_no_option() -> None:
     assert len(FILES) >= 38
-    assert sum(bool(export.options) for export in FILES.values()) <= 4
+    assert sum(bool(export.options) for export in FILES.values()) <= len(FILES) * 4 / 38
 
 
 @pytest.mark.parametrize("name", [name for name, export in FILES.items() if export.options])
@@ -61,7 +61,7 @@ def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
     values = table.values.to_numpy()
     if table.source.texts:
         for i, cells in enumerate(export.cells.values()):
-            shown = table.source.texts[i].to_pylist()
+            shown = table.source.texts.columns()[i].to_pylist()
             known = [c for c in cells if c]
             kept = [
                 str(s).replace(",", ".") for s, v in zip(shown, values[:, i], strict=True) if v == v
@@ -74,21 +74,21 @@ def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
     again = read_readings(target)
     np.testing.assert_array_equal(again.values.to_numpy(), filled)
     assert list(again.sensor_ids) == list(table.sensor_ids)
-    assert list(again.values.index.tz_localize(None)) == list(TIMES)
+    assert list(again.values.index.tz_localize(None)) == list(export.times)
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".ods", ".parquet", ".tsv.gz", ".nc"])
 @pytest.mark.parametrize("name", FILES)
 def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path) -> None:
     """Written in another format and read again: the same readings, times and sensors."""
-    _, table = given(name, tmp_path)
+    export, table = given(name, tmp_path)
     filled = np.where(table.known, table.values, 1.0)
     target, flags = tmp_path / f"filled{suffix}", tmp_path / f"flags{suffix}"
     flags = flags.with_suffix(".xlsx") if suffix == ".nc" else flags
     write_result(target, flags, table, filled)
     options = {"date_order": "day-first"} if name == "two-digit years" else {}
     again = read_readings(target, **options)
-    wanted = pd.DataFrame(filled, list(TIMES), list(table.sensor_ids))
+    wanted = pd.DataFrame(filled, list(export.times), list(table.sensor_ids))
     got = again.values.set_axis(list(again.values.index.tz_localize(None)))
     pd.testing.assert_frame_equal(got[wanted.columns], wanted, check_index_type=False)
     told = read_readings(flags, layout="long", **options)
@@ -179,7 +179,7 @@ def test_half_of_the_limit(tmp_path) -> None:
     path = FILES["below a limit"].write(tmp_path)
     table = read_readings(path, censored="half")
     assert table.values.iloc[0, 2] == 1.0
-    assert table.source.texts[2][0].as_py() == "<2.0"
+    assert table.source.texts.columns()[2][0].as_py() == "<2.0"
     assert table.ceiling is None
     assert read_readings(path).ceiling[0, 2] == 2.0
 
@@ -340,7 +340,17 @@ class TestRowsAsTheyCame:
             n
             for n in FILES
             if not any(
-                w in n for w in ("transposed", "sheet", "folder", "zip", "a file a", "archive")
+                w in n
+                for w in (
+                    "transposed",
+                    "xlsx",
+                    "ods",
+                    "folder",
+                    "zip",
+                    "a file a",
+                    "archive",
+                    "across",
+                )
             )
         ],
     )
@@ -350,12 +360,13 @@ class TestRowsAsTheyCame:
         path = export.write(tmp_path)
         table = read_readings(path, step="1h", **export.options)
         filled = table.values.fillna(4.0)
-        rows = tmp_path / f"rows{path.suffix}"
+        rows = tmp_path / "rows" / path.name
+        rows.parent.mkdir()
         write_result(None, None, table, filled, rows_path=rows)
         # What stood for the total of the others is that no more.
         again = read_readings(rows, step="1h", **export.options).values[list(table.sensor_ids)]
         # These have no row without a reading, or call such a row not valid.
-        rowless = name.startswith(("EPA", "OpenAQ", "EEA"))
+        rowless = name.startswith(("EPA", "OpenAQ", "EEA")) and "one sensor" not in name
         pd.testing.assert_frame_equal(again, table.values if rowless else filled)
 
     def test_frames(self) -> None:

@@ -106,7 +106,12 @@ def test_netcdf_rows_out_of_order_and_twice(tmp_path: Path) -> None:
     table = read_readings(tmp_path / "a.nc")
     np.testing.assert_array_equal(table.values["DE2"], [5, 6, 7, 8, np.nan])
     assert table.order is not None
-    stations().isel(time=[0, 1, 1, 2]).to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    twice = stations().isel(time=[0, 1, 1, 2])
+    twice.to_netcdf(tmp_path / "same.nc", engine="h5netcdf")
+    assert read_readings(tmp_path / "same.nc").values["DE2"].tolist() == [5, 6, 7]
+    name = next(iter(twice.data_vars))
+    twice[name][{"time": 2}] = 60.0
+    twice.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
     with pytest.raises(InputError, match="rows 2 and 3: the time '2024-01-01 01:00:00"):
         read_readings(tmp_path / "b.nc")
     table = read_readings(tmp_path / "b.nc", duplicates="first")

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flfl.errors import InputError
 from flfl.io.read import from_frame, read_readings
+from flfl.io.write import write_result
 
 
 @pytest.fixture
@@ -192,6 +194,70 @@ def test_spring_jump_of_naive_local_time_is_one_absent_row(write) -> None:
         write("time,a\n2024-03-31 00:00,1\n2024-03-31 01:00,2\n2024-03-31 03:00,3\n")
     )
     assert table.positions.tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("time,a,b\n2024-01-01,1.50,\n2024-01-02,2,3\n2024-01-01,1.5,\n", "1 row repeated"),
+        ("time,sensor,value\n1,x,1.5\n1,y,2\n2,x,3\n1,x,1.50\n2,x,3\n", "2 readings repeated"),
+    ],
+)
+def test_rows_that_say_the_same_are_read_once(write, text: str, again: str) -> None:
+    table = read_readings(write(text))
+    assert any(again in note for note in table.notes)
+    assert table.values.shape == (2, 2)
+    assert table.values.iloc[0, 0] == 1.5
+    with pytest.raises(InputError, match=r"different readings.*duplicates=first"):
+        read_readings(write(text.replace("1.5,\n", "1.6,\n").replace("1.50\n", "1.6\n")))
+
+
+def wide_text(rows: int, end: str = "\n", blank: int = 0) -> tuple[str, np.ndarray]:
+    """So many sensors that their cells are numbers at once; texts that numbers do not give back."""
+    rng = np.random.default_rng(rows)
+    cells = np.array([f"{n:.3f}" for n in rng.normal(5, 2, rows * 80)], object).reshape(rows, 80)
+    cells[rng.random(cells.shape) < 0.2] = ""
+    cells[2, 3], cells[3, 3], cells[4, 5] = "+1.50", " 7.0", "1e1"
+    lines = [",".join(["time", *(f"s{i}" for i in range(80))])]
+    lines += [
+        f"2024-01-{i // 24 + 1:02d} {i % 24:02d}:00," + ",".join(cells[i]) for i in range(rows)
+    ]
+    lines[5:5] = [""] * blank
+    return end.join(lines) + end, cells
+
+
+@pytest.mark.parametrize(("end", "blank"), [("\n", 0), ("\r\n", 0), ("\r", 0), ("\n", 2)])
+def test_many_sensors_keep_their_texts(write, tmp_path, end: str, blank: int) -> None:
+    text, cells = wide_text(60, end, blank)
+    path = write("")
+    path.write_bytes(text.encode())
+    table = read_readings(path)
+    wanted = np.array([[float(c or "nan") for c in row] for row in cells])
+    np.testing.assert_array_equal(table.values.to_numpy(), wanted)
+    kept = np.array([one.to_pylist() for one in table.source.texts.columns()]).T
+    np.testing.assert_array_equal(kept[table.known], cells[table.known])
+    write_result(tmp_path / "out.csv", None, table, table.values.fillna(2.25))
+    written = [row.split(",")[1:] for row in (tmp_path / "out.csv").read_text().splitlines()[1:]]
+    assert np.array(written, object)[table.known].tolist() == cells[table.known].tolist()
+
+
+def test_many_sensors_out_of_order(write) -> None:
+    text, cells = wide_text(40)
+    head, *lines = text.splitlines()
+    table = read_readings(write("\n".join([head, *lines[::-1], ""])))
+    kept = np.array([one.to_pylist() for one in table.source.texts.columns()]).T
+    np.testing.assert_array_equal(kept[table.known], cells[table.known])
+
+
+def test_one_odd_cell_among_many_sensors(write) -> None:
+    text, _ = wide_text(40)
+    lines = text.splitlines()
+    lines[30] = lines[30].rsplit(",", 1)[0] + ",<2.0"
+    table = read_readings(write("\n".join(lines)))
+    assert table.ceiling[29, 79] == 2.0
+    lines[30] = lines[30].replace("<2.0", "broken")
+    with pytest.raises(InputError, match=r"line 31, column 's79'.*'broken'"):
+        read_readings(write("\n".join(lines)))
 
 
 def test_duplicates_by_option(write) -> None:

@@ -113,8 +113,8 @@ def test_a_path_and_how_to_read_it(tmp_path):
     ("given", "words"),
     [
         (None, "None is no table"),
-        (3, "a int"),
-        ({"a": [1, 2]}, "a dict"),
+        (3, "an int"),
+        ({1, 2}, "a set"),
         (np.zeros(4), "1 dimensions"),
         ([["x", "y"]], "other than numbers"),
     ],
@@ -226,3 +226,48 @@ class TestMethodsOfOnesOwn:
     def test_what_is_no_method(self, thing):
         with pytest.raises(InputError, match="no method"):
             find(thing)
+
+
+class TestMoreKinds:
+    """What people have at hand besides; each is the same table."""
+
+    TIMES = pd.date_range("2024-01-01", periods=60, freq="h", name="time")
+
+    @property
+    def wide(self):
+        t = np.arange(60) / 5
+        frame = pd.DataFrame({"a": np.sin(t) + 5, "b": np.cos(t) + 5}, self.TIMES).round(3)
+        frame.iloc[20:24, 0] = np.nan
+        return frame
+
+    def check(self, given):
+        wanted = recover(self.wide, method="linear", verbose=0).values
+        got = recover(given, method="linear", verbose=0).values
+        np.testing.assert_array_equal(got[["a", "b"]].to_numpy(), wanted.to_numpy())
+
+    def test_levels_of_an_index(self):
+        long = self.wide.rename_axis(columns="sensor").stack(future_stack=True)
+        self.check(long)
+        self.check(long.to_frame("pm10"))
+
+    def test_dicts(self):
+        rows = self.wide.reset_index()
+        self.check(rows.to_dict("records"))
+        self.check(rows.to_dict("list"))
+        with pytest.raises(InputError, match="no table"):
+            recover({"time": [1, 2], "a": [1]}, method="linear", verbose=0)
+
+    def test_a_series(self):
+        got = recover(self.wide["a"], method="linear", verbose=0).values
+        assert list(got.columns) == ["a"]
+        assert got.notna().all().all()
+
+    def test_a_dataset(self):
+        xr = pytest.importorskip("xarray")
+        array = xr.DataArray(self.wide.rename_axis(columns="sensor"), name="pm10")
+        got = recover(array.to_dataset(), method="linear", verbose=0).values
+        assert got.sizes == {"time": 60, "sensor": 2}
+        assert bool(got.notnull().all())
+        two = xr.Dataset({"pm10": array, "no2": array})
+        with pytest.raises(InputError, match=r"pm10, no2.*readings\['pm10'\]"):
+            recover(two, method="linear", verbose=0)

@@ -149,4 +149,7 @@ def test_a_notebook_shows_it_all(tmp_path):
     assert kinds.count("image/png") == 3
     assert kinds.count("text/html") >= 4
     assert (tmp_path / "page.html").exists()
+    # Progress leaves nothing behind.
+    assert not [out for out in outputs if out.get("name") == "stderr"]
+    assert "round" not in " ".join(str(out.get("data", {}).get("text/plain")) for out in outputs)
     assert not [out for out in outputs if out.output_type == "error"]

@@ -130,7 +130,7 @@ SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 SETTINGS = {
     "added_error": "Noise in the copies that leave: a multiple of each sensor's own error in time,"
     " or a number with a unit such as '2 ug/m3'. 0: the coordinator is trusted.",
-    "share": "Numbers released for each reading, at most one half.",
+    "share": "Numbers released for each reading; above 0.5 only if the coordinator is trusted.",
     "secure": "Hide every site's sums from the coordinator. Default: with 3 sites or more.",
     "effort": "quick leaves the costly trees out.",
     "rank": "Number of factors.",

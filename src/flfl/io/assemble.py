@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from flfl.config import ReadingRules
 from flfl.io.axis import Axis
-from flfl.io.columns import Columns, listing
+from flfl.io.columns import Columns, Written, listing
 from flfl.io.table import LongColumn, Source, Table
 
 Array = NDArray[np.float64]
@@ -24,7 +23,7 @@ def assemble(
     axis: Axis,
     ids: list[str],
     values: Array,
-    texts: Sequence[pa.Array | None],
+    texts: Written | None,
     decimal: str,
     notes: Sequence[str],
     rules: ReadingRules,
@@ -68,6 +67,10 @@ def assemble(
         if found:
             have = "1 sensor has" if len(found) == 1 else f"{len(found)} sensors have"
             told.append(f"{have} {what}: {listing(found)}.")
+    dialect = replace(columns.dialect, decimal=decimal)
+    if columns.format == "sheet" and decimal == ",":
+        # As text a comma would not tell cells from decimals.
+        dialect = replace(dialect, delimiter=";")
     source = Source(
         path=columns.path,
         format=columns.format,
@@ -75,8 +78,8 @@ def assemble(
         time_column=columns.names[time],
         time_texts=tuple(times),
         zone=zone,
-        dialect=replace(columns.dialect, decimal=decimal),
-        texts=() if texts[0] is None else tuple(texts),
+        dialect=dialect,
+        texts=texts,
         columns=long,
         by_sensor=by_sensor,
         form=columns.form,

@@ -93,20 +93,30 @@ def repeats(
     given: Times,
     code: Rows,
     key: Rows,
+    values: NDArray[np.float64],
     rules: ReadingRules,
-    sensors: Sequence[str] = (),
+    sensors: tuple[Sequence[str], Rows] | None = None,
 ) -> list[str]:
-    """A note on rows that share a key, or their refusal; ``code`` and ``sensors`` are theirs."""
-    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    count = len(key) - len(counts)
+    """A note on rows that share a key, or the refusal of those that say different things.
+
+    ``code`` is the time of each row, ``values`` (columns x rows) are its readings, ``sensors`` the
+    names and which of them each row is of.
+    """
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    count = len(key) - len(first)
     if count == 0:
         return []
+    what = f"{'row' if sensors is None else 'reading'}{'s' * (count != 1)}"
     if rules.duplicates != "refuse":
         done = {"mean": "averaged", "first": "dropped in favour of the first known one"}
-        what = f"{'reading' if sensors else 'row'}{'s' * (count != 1)}"
         return [f"{count} repeated {what} {done[rules.duplicates]}."]
-    repeated = np.flatnonzero(counts[inverse] > 1)
-    rows = np.flatnonzero(inverse == inverse[repeated[0]])[:2].tolist()
+    before = first[inverse]
+    again = np.flatnonzero(before != np.arange(len(key)))
+    one, other = values[:, again], values[:, before[again]]
+    repeated = again[~((one == other) | (np.isnan(one) & np.isnan(other))).all(axis=0)]
+    if len(repeated) == 0:
+        return [f"{count} {what} repeated, each time with the same content; read once."]
+    rows = [int(before[repeated[0]]), int(repeated[0])]
     remedy = "Remove one of them, or choose duplicates=mean or duplicates=first"
     if sensors:
         remedy += "; if these are two sensors, name the column that tells them apart with "
@@ -119,9 +129,11 @@ def repeats(
             remedy = "This looks like the hour that local clocks repeat when daylight saving ends: "
             remedy += "write times in UTC or with their offset (2024-10-27T02:00:00+02:00), name "
             remedy += "the zone with time_zone, or choose duplicates=mean or duplicates=first"
-    whose = f" for the sensor {sensors[rows[0]]!r}" if sensors else ""
-    more = f" ({cases} such cases)" if (cases := int((counts > 1).sum())) > 1 else ""
-    problem = f"the time {given.texts[code[rows[0]]]!r} appears more than once{whose}{more}"
+    whose = "" if sensors is None else f" for the sensor {sensors[0][sensors[1][rows[0]]]!r}"
+    cases = len(np.unique(before[repeated]))
+    more = f" ({cases} such cases)" if cases > 1 else ""
+    problem = f"the time {given.texts[code[rows[0]]]!r} appears more than once{whose}, with "
+    problem += f"different readings{more}"
     raise columns.error(problem, remedy, *rows)
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.config import Aggregate, Censored, Decimal, Duplicates
-from flfl.io.columns import Columns
+from flfl.io.columns import TEXTUAL, Columns
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -46,6 +46,9 @@ def to_numbers(
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     kind = array.type
+    if kind == pa.float64():
+        numbers: Array = array.to_numpy(zero_copy_only=False)
+        return numbers
     if not pa.types.is_string(kind):
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             return _cast(array, ".", safe=False)
@@ -122,6 +125,17 @@ def is_number(array: pa.Array) -> bool:
         return False
 
 
+def is_word(text: str) -> bool:
+    """Whether a text is neither a number nor nothing.
+
+    Examples
+    --------
+    >>> [is_word(text) for text in ("valid", "1,5", "n/a", "--", "")]
+    [True, False, False, False, False]
+    """
+    return text.strip().lower() not in _MISSING_MARKS and not is_plain_number(text)
+
+
 def is_plain_number(text: str) -> bool:
     """Whether a text is a number, with either decimal mark.
 
@@ -155,7 +169,8 @@ def decimal_mark(columns: Columns, which: Sequence[int], chosen: Decimal = "auto
 
     A file whose commas could all mark thousands (1,234) is refused: it has two readings.
     """
-    if chosen != "auto" or columns.format != "csv" or columns.dialect.delimiter == ",":
+    commas = columns.format == "csv" and columns.dialect.delimiter == ","
+    if chosen != "auto" or columns.format not in TEXTUAL or commas or columns.split is not None:
         return "," if chosen == "comma" else "."
     unsure: tuple[int, int] | None = None
     for column in which:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
@@ -17,6 +18,26 @@ CoordinateKind = Literal["latlon", "metric"]
 FileFormat = Literal["csv", "sheet", "parquet", "netcdf"]
 TEXTUAL: tuple[FileFormat, ...] = ("csv", "sheet")
 """Formats whose cells are texts."""
+
+
+# Names that columns go by, in lower case; the first one present is taken.
+SENSOR_NAMES = (
+    "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
+    "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
+    "sensor_index", "sensor_number", "station_code", "stationscode", "station_name", "site_name",
+    "messstation", "messstelle", "stationsname", "capteur", "code_station", "estacion", "estación",
+    "codigo_estacion", "punto_muestreo", "code site", "code_site", "nom site", "nom_site",
+    "fullaqscode", "siteid", "sitename", "site_code", "sensors_id", "idema", "indicativo",
+)  # fmt: skip
+VALUE_NAMES = (
+    "value", "values", "reading", "readings", "measurement", "measurements", "concentration",
+    "wert", "messwert", "valeur", "valor", "raw concentration",
+)  # fmt: skip
+UNIT_NAMES = (
+    "unit", "units", "unit_of_measure", "einheit", "unité", "unite", "unité de mesure", "unidad",
+    "unidades",
+)  # fmt: skip
+PARAMETER_NAMES = ("parameter", "pollutant", "schadstoff", "komponente", "polluant", "magnitud")
 
 
 @dataclass(frozen=True)
@@ -34,6 +55,35 @@ class Dialect:
 
 
 PLAIN = Dialect()
+Split = Callable[[int, int], Sequence[pa.Array]]
+"""The texts of some rows of a file (the first, and the one after the last), column by column."""
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """The cells of a table as its file writes them: the columns ``which`` of what ``split`` gives.
+
+    A big file is split again when it is written: its strings are larger than its numbers.
+    """
+
+    split: Split
+    which: Sequence[int]
+    slots: int
+
+    @classmethod
+    def of(cls, arrays: Sequence[pa.Array]) -> Written:
+        """Texts that are there, one array for each sensor."""
+        split: Split = lambda first, last: [one[first:last] for one in arrays]  # noqa: E731
+        return cls(split, range(len(arrays)), len(arrays[0]))
+
+    def rows(self, first: int, last: int) -> list[pa.Array]:
+        """Those of some slots, sensor by sensor."""
+        found = self.split(first, last)
+        return [found[i] for i in self.which]
+
+    def columns(self) -> list[pa.Array]:
+        """Those of all slots."""
+        return self.rows(0, self.slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +94,8 @@ class Columns:
     for people: ``line 7``. ``time_first``: the format says that the first column is the time.
     ``wide_only``: all others are sensors. ``form`` is what it takes to write such a file again.
     ``raw`` are the columns as they came, where they are kept; ``homes`` and ``rows`` say which of
-    its columns (-1: none) and rows these are.
+    its columns (-1: none) and rows these are. ``split``: the arrays of a text file already hold
+    numbers, and it gives the texts.
     """
 
     path: Path
@@ -63,6 +114,14 @@ class Columns:
     raw: Columns | None = None
     homes: tuple[int, ...] = ()
     rows: NDArray[np.intp] | None = None
+    split: Split | None = None
+
+    def as_text(self) -> Columns:
+        """The same with the texts of all cells, where these were numbers already."""
+        if self.split is None:
+            return self
+        texts = self.split(0, len(self.arrays[0]))
+        return replace(self, arrays=tuple(pc.fill_null(one, "") for one in texts), split=None)
 
     def kept(self) -> Columns:
         """The same, with what they are now kept beside what will be made of them."""

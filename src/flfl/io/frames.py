@@ -16,8 +16,8 @@ Back = Callable[[pd.DataFrame], Any]
 """Turns a filled time x sensor table into the kind of frame that was given."""
 
 WANTED = (
-    "Give a path, a DataFrame (pandas, polars, any that narwhals knows), an xarray.DataArray or an"
-    " array of time x sensor"
+    "Give a path, a DataFrame (pandas, polars, any that narwhals knows), an xarray.DataArray, a"
+    " list of dicts or an array of time x sensor"
 )
 
 
@@ -30,9 +30,17 @@ def as_pandas(given: Any) -> tuple[pd.DataFrame, Back | None]:
     >>> frame.shape, back
     ((2, 2), None)
     """
+    if isinstance(given, pd.Series):
+        given = given.to_frame("value" if given.name is None else given.name)
     if isinstance(given, pd.DataFrame):
-        return given, None
+        return _levelled(given), None
+    if isinstance(given, dict) or (
+        isinstance(given, list) and given and all(isinstance(row, dict) for row in given)
+    ):
+        return _from_dicts(given), None
     xarray = sys.modules.get("xarray")
+    if xarray is not None and isinstance(given, xarray.Dataset):
+        given = _only_variable(given)
     if xarray is not None and isinstance(given, xarray.DataArray):
         return _from_xarray(given)
     if isinstance(given, np.ndarray | list | tuple):
@@ -62,6 +70,32 @@ def as_pandas(given: Any) -> tuple[pd.DataFrame, Back | None]:
     return frame.to_pandas(), back
 
 
+def _levelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Levels of an index as columns: a time and a sensor in each row make a long table."""
+    if not isinstance(frame.index, pd.MultiIndex) or None in frame.index.names:
+        return frame
+    flat = frame.reset_index()
+    return flat.rename(columns={frame.columns[0]: "value"}) if frame.shape[1] == 1 else flat
+
+
+def _from_dicts(given: Any) -> pd.DataFrame:
+    try:
+        return pd.DataFrame(given)
+    except (TypeError, ValueError) as error:
+        problem = f"the columns make no table ({str(error)[:60]})"
+        raise InputError(problem, where="readings", remedy=WANTED) from None
+
+
+def _only_variable(given: Any) -> Any:
+    """The variable of readings in a Dataset; refuses several."""
+    names = [str(name) for name, one in given.data_vars.items() if one.dtype.kind in "fiu"]
+    if len(names) != 1:
+        problem = f"the Dataset has the variables {', '.join(names) or '(none of numbers)'}"
+        remedy = f"Give one of them, for example readings[{(names or ['pm10'])[0]!r}]"
+        raise InputError(problem, where="readings", remedy=remedy)
+    return given[names[0]]
+
+
 def _cells(column: Any) -> list[Any]:
     """Plain values; no reading is None."""
     cells = column if isinstance(column, list) else column.tolist()
@@ -70,7 +104,12 @@ def _cells(column: Any) -> list[Any]:
 
 def _kind(given: Any) -> str:
     kind = type(given)
-    return f"a {kind.__name__} ({kind.__module__.split('.')[0]})" if given is not None else "None"
+    article = "an" if kind.__name__[0].lower() in "aeiou" else "a"
+    return (
+        f"{article} {kind.__name__} ({kind.__module__.split('.')[0]})"
+        if given is not None
+        else "None"
+    )
 
 
 def _from_array(given: Any) -> pd.DataFrame:

@@ -17,7 +17,16 @@ from flfl.io import tidy
 from flfl.io.assemble import assemble
 from flfl.io.axis import read_axis, refuse_scattered, repeats
 from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
-from flfl.io.columns import TEXTUAL, Columns, listing
+from flfl.io.columns import (
+    PARAMETER_NAMES,
+    SENSOR_NAMES,
+    TEXTUAL,
+    UNIT_NAMES,
+    VALUE_NAMES,
+    Columns,
+    Written,
+    listing,
+)
 from flfl.io.places import COORDINATES, read_places
 from flfl.io.rows import Original
 from flfl.io.table import By, LongColumn, Table
@@ -26,25 +35,12 @@ from flfl.io.times import TIME_NAMES
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-SENSOR_NAMES = (
-    "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
-    "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
-    "sensor_index", "sensor_number", "station_code", "stationscode", "station_name", "site_name",
-    "messstation", "messstelle", "stationsname", "capteur", "code_station", "estacion", "estación",
-    "codigo_estacion", "punto_muestreo",
-)  # fmt: skip
-VALUE_NAMES = (
-    "value", "values", "reading", "readings", "measurement", "measurements", "concentration",
-    "wert", "messwert", "valeur", "valor",
-)  # fmt: skip
-UNIT_NAMES = ("unit", "units")
-PARAMETER_NAMES = ("parameter", "pollutant", "schadstoff", "komponente", "polluant", "magnitud")
 # What a cell of the columns of time, sensor and value belongs to.
 _HELD: tuple[By, ...] = ("slot", "sensor", "cell")
 # What was said of each reading, which nobody said of a recovered one.
 _JUDGEMENT = re.compile(
     r"(?:.*[_ ])?(?:qc|qa|quality|flags?|status|valid|validity|validated|validation"
-    r"|verified|verification)(?:[_ ](?:flags?|code|status))?"
+    r"|verified|verification|validité|qualité|gültigkeit)(?:[_ ](?:flags?|code|status))?"
 )
 # Sensors and times that hardly ever meet are a mistaken column, and a grid beyond memory.
 _MOST_CELLS, _LEAST_SHARE = 10**8, 1e-3
@@ -96,7 +92,7 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRule
     numbers = np.array(to_numbers(columns, value, decimal, rules.words, "", below))
     notes = [*columns.notes, *clean(columns, [value], numbers[None, :], rules.sentinels), *notes]
     limits, told = limits_of(below, [value], numbers[None, :], rules.censored)
-    notes += told
+    notes += [*told, *_judged(columns, roles, numbers, rules.bad_flags)]
     axis = read_axis(columns, time, words, code, rules)
     slot, sensors, slots = axis.slot[code], len(ids), len(axis.times.texts)
     if sensors * slots > _MOST_CELLS and len(code) < _LEAST_SHARE * sensors * slots:
@@ -106,7 +102,7 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRule
     cell = sensor * slots + slot
     if rules.step is None:
         refuse_scattered(columns, axis, code, sensor, sensors)
-        notes += repeats(columns, axis.given, code, cell, rules, [ids[i] for i in sensor])
+        notes += repeats(columns, axis.given, code, cell, numbers[None, :], rules, (ids, sensor))
     cells = columns.arrays[value] if columns.format in TEXTUAL else None
     values, texts = gather(cell, numbers, sensors * slots, rules.several, cells, decimal)
     kept, lost = _long_columns(columns, roles, (slot, sensor), (slots, sensors))
@@ -114,9 +110,9 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRule
         notes.append(f"Columns that are not used and not carried over: {listing(lost)}.")
     by_sensor = bool(np.count_nonzero(np.diff(sensor)) < np.count_nonzero(np.diff(slot)))
     columns = _units(_coordinates(columns, kept, ids, notes), kept, notes)
-    flat = [None if texts is None else texts[i * slots :][:slots] for i in range(sensors)]
     values = values.reshape(sensors, slots)
-    table = assemble(columns, time, axis, ids, values, flat, decimal, notes, rules, kept, by_sensor)
+    own = texts and Written.of([texts[i * slots :][:slots] for i in range(sensors)])
+    table = assemble(columns, time, axis, ids, values, own, decimal, notes, rules, kept, by_sensor)
     if rules.merges:
         known = cell[~np.isnan(numbers)]
         counts = np.bincount(known, minlength=sensors * slots).reshape(sensors, slots).T
@@ -126,6 +122,22 @@ def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRule
         return table
     ceiling = on_grid(cell, limits[0], sensors * slots).reshape(sensors, slots).T
     return replace(table, ceiling=ceiling)
+
+
+def _judged(
+    columns: Columns, roles: tuple[int, ...], numbers: Array, bad: Sequence[str]
+) -> list[str]:
+    """Notes on what columns of flags say; readings with ``bad`` flags become missing in place."""
+    told = []
+    for i, name in enumerate(columns.names):
+        if i in roles or not _JUDGEMENT.fullmatch(name.lower()):
+            continue
+        cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[i], pa.string())).fill_null("")
+        hit, said = tidy.flagged(cells, bad)
+        numbers[hit] = np.nan
+        if len(said) > 1 or hit.any():
+            told.append(tidy.flags_note(name, said, int(hit.sum()), bad))
+    return told
 
 
 def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[Rows, pa.Array]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.errors import InputError
-from flfl.io.columns import PLAIN, listing
+from flfl.io.columns import PLAIN, Written, listing
 from flfl.io.grid import infer_grid
 from flfl.io.table import Source, Table
 from flfl.io.times import time_texts
@@ -91,7 +91,7 @@ def _described(
     told += list(dict.fromkeys(note for note in own if own.count(note) == len(tables)))
     zone = None if first.source is None else first.source.zone
     source = Source(
-        path, "csv", "wide", "time", tuple(time_texts(index)), zone, PLAIN, texts.columns()
+        path, "csv", "wide", "time", tuple(time_texts(index)), zone, PLAIN, texts.written()
     )
     whole = len(places) == len(ids) and len({table.coordinate_kind for table in tables}) == 1
     return Table(
@@ -117,8 +117,8 @@ class _Texts:
     ) -> None:
         """Texts of some cells of a table; numbers that have none are written anew."""
         source = table.source
-        if source is not None and source.texts:
-            given = pc.fill_null(source.texts[i].filter(pa.array(at)), "")
+        if source is not None and source.texts is not None:
+            given = pc.fill_null(source.texts.columns()[i].filter(pa.array(at)), "")
             plain = (
                 given if source.dialect.decimal == "." else pc.replace_substring(given, ",", ".")
             )
@@ -127,9 +127,9 @@ class _Texts:
             numbers = table.values.iloc[:, i].to_numpy()[at].tolist()
             self.cells[column][rows] = list(map(repr, numbers))
 
-    def columns(self) -> tuple[pa.Array, ...]:
+    def written(self) -> Written:
         """One array for each sensor."""
-        return tuple(pa.array(cells, pa.string()) for cells in self.cells)
+        return Written.of([pa.array(cells, pa.string()) for cells in self.cells])
 
 
 def _kind(index: pd.Index) -> str:

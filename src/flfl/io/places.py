@@ -15,39 +15,17 @@ Array = NDArray[np.float64]
 COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "latlon",
-        (
-            "latitude",
-            "lat",
-            "latitude_deg",
-            "site latitude",
-            "breite",
-            "breitengrad",
-            "geographische breite",
-            "geogr. breite",
-            "latitud",
-        ),
-        (
-            "longitude",
-            "lon",
-            "lng",
-            "long",
-            "longitude_deg",
-            "site longitude",
-            "länge",
-            "laenge",
-            "längengrad",
-            "laengengrad",
-            "geographische länge",
-            "geogr. länge",
-            "longitud",
-        ),
+        ("latitude", "lat", "latitude_deg", "site latitude", "breite", "breitengrad",
+         "geographische breite", "geogr. breite", "latitud"),
+        ("longitude", "lon", "lng", "long", "longitude_deg", "site longitude", "länge", "laenge",
+         "längengrad", "laengengrad", "geographische länge", "geogr. länge", "longitud"),
     ),
     (
         "metric",
         ("x", "x_m", "easting", "rechtswert", "ostwert", "coord_x", "utm_x"),
         ("y", "y_m", "northing", "hochwert", "nordwert", "coord_y", "utm_y"),
     ),
-)
+)  # fmt: skip
 
 
 def read_places(

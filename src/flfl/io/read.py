@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from flfl.config import ReadingRules
 from flfl.errors import InputError
-from flfl.io.columns import TEXTUAL, Columns, as_array, listing
+from flfl.io.columns import (
+    PARAMETER_NAMES,
+    SENSOR_NAMES,
+    TEXTUAL,
+    VALUE_NAMES,
+    Columns,
+    as_array,
+    listing,
+)
 from flfl.io.files import (
     NETCDF_SUFFIXES,
     PARQUET_SUFFIXES,
@@ -29,10 +37,10 @@ from flfl.io.formats.parquet import read_parquet
 from flfl.io.formats.spreadsheet import read_spreadsheet
 from flfl.io.formats.text import read_text
 from flfl.io.frames import as_pandas
-from flfl.io.long import PARAMETER_NAMES, SENSOR_NAMES, VALUE_NAMES, find_roles, long_table
+from flfl.io.long import find_roles, long_table
 from flfl.io.merge import merge_tables, named_after_file
 from flfl.io.table import Table
-from flfl.io.tidy import is_quantity, tidy, without_flags, without_others
+from flfl.io.tidy import is_bare, is_quantity, tidy, without_flags, without_others
 from flfl.io.times import TIME_NAMES, looks_like_time
 from flfl.io.wide import wide_table
 
@@ -54,7 +62,10 @@ def read_readings(path: str | Path, **options: Any) -> Table:
     """
     rules, path = ReadingRules.check(options), Path(path)
     if not is_several(path):
-        return to_table(_read(path, read_bytes, rules), rules)
+        table = to_table(_read(path, read_bytes, rules), rules)
+        # Arrow keeps what the columns took, as much again as the readings.
+        pa.default_memory_pool().release_unused()
+        return table
     tables = []
     for part, data in parts(path):
         table = to_table(_read(part, {part: data}.__getitem__, rules), rules)
@@ -74,13 +85,15 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
         return wide_table(columns, rules)
+    if rules.merges or rules.layout == "long" or rules.format != "auto" or not is_bare(columns):
+        columns = columns.as_text()
     columns = recognised(columns.kept() if rules.merges else columns, rules.format)
     header = columns.format in TEXTUAL and rules.time_column is None
     if header and columns.find(TIME_NAMES) is None and looks_like_time(columns.names[0]):
         first = columns.names[0]
         problem = f"the first line holds the time {first!r} where column names should be"
         raise columns.error(problem, "Put a header above the readings, such as time,a,b")
-    columns = tidy(columns) if rules.time_column is None else columns
+    columns = tidy(columns, rules.layout == "wide") if rules.time_column is None else columns
     roles = find_roles(columns, rules)
     if roles is None:
         columns = without_flags(columns, rules.bad_flags)
@@ -105,7 +118,7 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
 
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
     """Read a file of any format into named columns."""
-    return _read(Path(path), read_bytes, ReadingRules(parameter=parameter))
+    return _read(Path(path), read_bytes, ReadingRules(parameter=parameter)).as_text()
 
 
 def _read(path: Path, content: Callable[[Path], bytes], rules: ReadingRules) -> Columns:

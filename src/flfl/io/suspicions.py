@@ -224,8 +224,10 @@ def _longest(readings: int, runs: int) -> float:
 
 def _common(values: Array, sensor: int, value: float) -> bool:
     """Whether other sensors often show a value too: where it does not rain, all read zero."""
-    others = np.delete(values, sensor, axis=1)
-    return bool((others == value).sum() > constants.COMMON_SHARE * (~np.isnan(others)).sum())
+    own = values[:, sensor]
+    same, known = (values == value).sum(), (~np.isnan(values)).sum()
+    same, known = same - (own == value).sum(), known - (~np.isnan(own)).sum()
+    return bool(same > constants.COMMON_SHARE * known)
 
 
 def _goes_on(length: NDArray[np.intp]) -> float:
@@ -244,7 +246,7 @@ def _step(values: Array) -> tuple[Mask, tuple[int, int, float] | None]:
     three or more; logarithms where readings are positive.
     """
     cells, known = np.zeros(values.shape, dtype=bool), ~np.isnan(values)
-    logs = (values[known] > 0).mean() > constants.STEP_POSITIVE if known.any() else False
+    logs = bool((values > 0).sum() > constants.STEP_POSITIVE * known.sum())
     several, centre = known.any(axis=0).sum() >= 3, np.zeros(len(values))
     for rows in (
         np.array_split(np.arange(len(values)), -(-values.size // _PIECE)) if several else ()

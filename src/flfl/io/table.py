@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from flfl.io.columns import PLAIN, CoordinateKind, Dialect, FileFormat
+from flfl.io.columns import PLAIN, CoordinateKind, Dialect, FileFormat, Written
 from flfl.io.grid import Grid
 from flfl.io.rows import Original
 
@@ -57,7 +56,7 @@ class Source:
     time_texts: tuple[str, ...]
     zone: str | None = None
     dialect: Dialect = PLAIN
-    texts: tuple[pa.Array, ...] = ()
+    texts: Written | None = None
     by_sensor: bool = False
     columns: tuple[LongColumn, ...] = ()
     form: Any = None

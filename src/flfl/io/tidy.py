@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flfl.io.columns import TEXTUAL, Columns, listing
-from flfl.io.times import looks_like_date
+from flfl.io.cells import is_plain_number, is_word
+from flfl.io.columns import SENSOR_NAMES, TEXTUAL, VALUE_NAMES, Columns, listing
+from flfl.io.shapes import MIDNIGHT, times_down
+from flfl.io.times import TIME_NAMES, looks_like_date, looks_like_time
 
 DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date_local", "date local", "dia")
 CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hora", "heure",
@@ -25,7 +27,8 @@ CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hor
 _CLOCK = r"^\s*'?([01]?\d|2[0-4])(:\d{2}){0,2}'?\s*([AaPp][Mm])?\s*$"
 _PARTS = (("year", "jahr", "año", "ano", "année", "yyyy"), ("month", "monat", "mes", "mois", "mm"),
           ("day", "tag", "día", "dia", "jour", "dd"))  # fmt: skip
-_COUNTS = ("no", "no.", "nr", "nr.", "#", "row", "index", "id", "lfd. nr.", "unnamed: 0", "rownum")
+_COUNTS = ("no", "no.", "nr", "nr.", "#", "row", "index", "id", "lfd. nr.", "unnamed: 0", "rownum",
+           "record", "recnum", "recno", "record_id", "entry_id")  # fmt: skip
 _REMARKS = ("comment", "comments", "remark", "remarks", "note", "notes", "bemerkung", "bemerkungen",
             "kommentar", "anmerkung", "remarque", "commentaire", "observaciones", "comentario",
             "comentarios", "nota", "notas")  # fmt: skip
@@ -40,6 +43,7 @@ _UNIT_LABEL = re.compile(
     r"|[ymdhst:/. -]{4,}|tt\.mm\..*|jj.*",
     re.IGNORECASE,
 )
+_UNITS = re.compile(r"(^|[ _])(units?|einheit)([ _.]?\d+)?$", re.IGNORECASE)
 _IN_NAME = re.compile(r".*[\[(]\s*([^\[\]()]+?)\s*[\])]\s*")
 _JUDGED = re.compile(
     r"(?P<before>.*?)[ _.\-:/]*(?:qc|qa|quality|flags?|status|valid|validity|code)"
@@ -52,10 +56,13 @@ _SUMMARY = re.compile(
     re.IGNORECASE,
 )
 _QUANTITY = re.compile(
-    r"(pm[ _]?(1|2[.,_]?5|4|10)(\.0)?|no2?|nox|o3|so2|co2?|nh3|c6h6|voc|tvoc|humidity|rh|temp"
+    r"(?:(?:hi|high|low|lo|min|max|avg|mean|out|in|outside|inside|outdoor|indoor|abs|rel)[ _.]+)*"
+    r"(pm[ _]?(?:<sub>)?(1|2[.,_]?5|4|10)(\.0)?|no2?|nox|o3|so2|co2?|nh3|c6h6|voc|tvoc|humidity|hum"
+    r"|rh|temp"
     r"|pressure|dewpoint|dew_point|wind|rain|precip|noise|uptime|rssi|aqi|particle|scattering|deciviews"
+    r"|nitrogen|nitric|ozone|ozono|sulphur|sulfur|carbon|benzene|dioxyde|dióxido|monoxyde"
     r"|visual_range|feinstaub|ozon|stickstoff|schwefel|kohlenmonoxid|luftfeuchte|luftdruck"
-    r"|luftqualit)([ _\-(,.].*|atur(e|a)?.*|\d.*|mon?oxid.*|dioxid.*|ätsindex.*|$)",
+    r"|luftqualit)([ _\-(,.<].*|atur(e|a)?.*|\d.*|mon?oxid.*|dioxid.*|ätsindex.*|$)",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(
@@ -65,18 +72,37 @@ _BESIDE = re.compile(
 )
 
 
-def tidy(columns: Columns) -> Columns:
-    """All steps that look at a file's columns alone, in their order."""
+def tidy(columns: Columns, wide: bool = False) -> Columns:
+    """All steps that look at a file's columns alone, in their order; ``wide``: as it was said."""
     if columns.format not in TEXTUAL:
         return columns
-    for step in (_without_empty, _unit_row, _turned, _dated, _joined_times, _without_remarks):
+    across = [] if wide else [_across]
+    before = [_without_empty, _unit_rows, _dated, *across, _joined_times]
+    for step in (*before, _without_remarks, _one_station, _unit_columns):
         columns = step(columns)
     return columns
+
+
+def _across(columns: Columns) -> Columns:
+    return times_down(columns, SENSOR_NAMES, (*DATE_NAMES, *TIME_NAMES))
+
+
+def is_bare(columns: Columns) -> bool:
+    """Whether a file is a time and sensors to the letter: no column has a name that means more."""
+    said = {*TIME_NAMES, *DATE_NAMES, *CLOCK_NAMES, *sum(_PARTS, ()), *_COUNTS, *_REMARKS, ""}
+    for name in columns.names[1:]:
+        lowered = name.lower().strip()
+        if lowered in said or _JUDGED.fullmatch(name) or is_quantity(name):
+            return False
+    return len(columns.names) > 1 and not looks_like_date(columns.names[1])
 
 
 def _drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
     kept = [i for i in range(len(columns.names)) if i not in set(gone)]
     units = None if columns.units is None else tuple(columns.units[i] for i in kept)
+    # Titles with cells of their own, over columns that are no more, would be taken for names.
+    mark, above = columns.dialect.delimiter, columns.dialect.above.splitlines(keepends=True)
+    titles = "".join(line for line in above if mark not in line)
     return replace(
         columns,
         names=tuple(columns.names[i] for i in kept),
@@ -84,6 +110,7 @@ def _drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
         units=units,
         homes=tuple(columns.homes[i] for i in kept) if columns.homes else (),
         notes=(*columns.notes, *notes),
+        dialect=replace(columns.dialect, above=titles),
     )
 
 
@@ -101,44 +128,91 @@ def _without_empty(columns: Columns) -> Columns:
     return _drop(columns, gone, f"{count} without a name and without a cell left out.")
 
 
-def _unit_row(columns: Columns) -> Columns:
-    """Units from a first row that names them, or from names such as ``a (ug/m3)``."""
-    if len(columns.arrays[0]) < 2:
-        return columns
-    first, *rest = (str(array[0].as_py() or "").strip() for array in columns.arrays)
-    named = [cell for cell in rest if cell]
-    if named and _UNIT_LABEL.fullmatch(first) and all(map(_UNIT.fullmatch, named)):
-        units = ("", *(cell.strip("[]() ") for cell in rest))
+def _unit_rows(columns: Columns) -> Columns:
+    """Rows below the names that hold words only, and no time: units, and what loggers add.
+
+    Units are also taken from names such as ``a (ug/m3)``.
+    """
+    top = [[str(cell or "").strip() for cell in array[:5].to_pylist()] for array in columns.arrays]
+    rows = list(zip(*top, strict=True))
+    count = next((i for i, row in enumerate(rows) if not _is_words(row)), len(rows))
+    named = [row for row in rows[:count] if _names_units(row)]
+    # Words under every column may also be readings in words; a unit or a time below tells.
+    later = rows[count][0] if count < len(rows) else ""
+    words = count and all(is_word(cell) for row in rows[:count] for cell in row if cell)
+    if named or (words and looks_like_time(later)):
+        cells = (named or [()])[0][1:]
+        units = ("", *(u.strip("[]() ") if u != "-" and _UNIT.fullmatch(u) else "" for u in cells))
         told = f"The first row names units: {listing(dict.fromkeys(filter(None, units)))}."
-        columns = columns.pick(np.arange(1, len(columns.arrays[0])))
-        return replace(columns, units=units, notes=(*columns.notes, told))
+        if not named:
+            told = f"What stands below the column names is not read: {listing(rows[0])}."
+        columns = columns.pick(np.arange(count, len(columns.arrays[0])))
+        return replace(columns, units=units if named else None, notes=(*columns.notes, told))
     inside = [_IN_NAME.fullmatch(name) for name in columns.names[1:]]
     if columns.units is None and inside and all(m and _UNIT.fullmatch(m[1]) for m in inside):
         return replace(columns, units=("", *(m[1] for m in inside if m)))
     return columns
 
 
-def _turned(columns: Columns) -> Columns:
-    """A table with one row a sensor and one column a time, turned."""
-    times = columns.names[1:]
-    shown = [str(cell) for cell in columns.arrays[0].slice(0, 20).to_pylist()]
-    if (
-        len(times) < 2
-        or not all(map(looks_like_date, times[:20]))
-        or any(map(looks_like_date, shown))
-    ):
+def _is_words(row: Sequence[str]) -> bool:
+    """Whether a row has neither a time nor a number, and something else."""
+    return any(row) and not any(map(is_plain_number, row)) and not any(map(looks_like_time, row))
+
+
+def _names_units(row: Sequence[str]) -> bool:
+    first, *rest = row
+    named = [cell for cell in rest if cell]
+    units = [cell for cell in named if _UNIT.fullmatch(cell)]
+    return bool(units) and (
+        2 * len(units) >= len(named)
+        if not _UNIT_LABEL.fullmatch(first)
+        else len(units) == len(named)
+    )
+
+
+def _one_station(columns: Columns) -> Columns:
+    """Readings with words beside them, of a station that only the name of the file tells."""
+    value, time = columns.find(VALUE_NAMES), columns.find(TIME_NAMES)
+    if value is None or time is None or columns.find(SENSOR_NAMES) is not None:
         return columns
-    cells = np.array([array.to_numpy(zero_copy_only=False) for array in columns.arrays])
-    told = "The table has one row for each sensor and one column for each time; it was turned."
+    others = [i for i in range(len(columns.names)) if i not in (value, time)]
+    if not any(_wordy(columns.arrays[i], columns.names[i]) for i in others):
+        return columns
+    name = pa.array([columns.path.stem] * len(columns.arrays[0]))
     return replace(
         columns,
-        names=("time", *(str(name).strip() for name in cells[0])),
-        arrays=(pa.array(times), *(pa.array(row, pa.string()) for row in cells[1:].T)),
-        place=lambda row: f"column {row + 2}",
-        notes=(*columns.notes, told),
+        names=(*columns.names, "sensor"),
+        arrays=(*columns.arrays, name),
         units=None,
-        raw=None,
+        homes=(*columns.homes, -1) if columns.homes else (),
     )
+
+
+def _wordy(array: pa.Array, name: str) -> bool:
+    """Whether a column that is none of flags or units holds words alone."""
+    cells = [str(cell or "").strip() for cell in pc.unique(array).to_pylist()]
+    beside = _JUDGED.fullmatch(name) or _UNITS.search(name)
+    return not beside and any(cells) and all(map(is_word, filter(None, cells)))
+
+
+def _unit_columns(columns: Columns) -> Columns:
+    """Columns of units beside readings in a wide file: ``PM10, status, unit``."""
+    if columns.find(SENSOR_NAMES) is not None:
+        return columns
+    units, gone = [""] * len(columns.names), list[int]()
+    of = -1
+    for i, name in enumerate(columns.names):
+        if not _UNITS.search(name):
+            of = of if _JUDGED.fullmatch(name) else i
+            continue
+        found = {str(cell or "").strip() for cell in pc.unique(columns.arrays[i]).to_pylist()} - {
+            ""
+        }
+        if of < 1 or len(found) > 1 or any(map(is_plain_number, found)):
+            continue
+        units[of] = next(iter(found), "")
+        gone.append(i)
+    return _drop(replace(columns, units=tuple(units)), gone) if gone else columns
 
 
 def _dated(columns: Columns) -> Columns:
@@ -164,19 +238,21 @@ def _without_remarks(columns: Columns) -> Columns:
     """Sensors alone, without a column that counts the rows and one of remarks."""
     gone = []
     for i, name in enumerate(columns.names):
-        cells = columns.arrays[i]
-        if name.strip().lower() in _COUNTS and len(columns.names) > 2:
-            begin = str(cells[0])
-            if begin in ("0", "1") and str(cells[len(cells) - 1]) == str(
-                len(cells) - 1 + int(begin)
-            ):
-                gone.append(i)
-        elif name.strip().lower() in _REMARKS:
-            gone.append(i)
+        lowered = name.strip().lower()
+        counts = lowered in _COUNTS and len(columns.names) > 2 and _rises(columns.arrays[i])
+        gone += [i] if counts or lowered in _REMARKS else []
     if not gone:
         return columns
     left = listing([columns.names[i] for i in gone])
     return _drop(columns, gone, f"Left out, for it numbers the rows or holds remarks: {left}.")
+
+
+def _rises(cells: pa.Array) -> bool:
+    """Whether whole numbers grow from row to row."""
+    if not pc.all(pc.match_substring_regex(cells, r"^\s*\d{1,15}\s*$")).as_py():
+        return False
+    numbers = pc.cast(pc.utf8_trim_whitespace(cells), pa.int64()).to_numpy()
+    return bool((np.diff(numbers) > 0).all())
 
 
 def _joined_times(columns: Columns) -> Columns:
@@ -201,7 +277,7 @@ def _joined_times(columns: Columns) -> Columns:
         ):
             told += " Hours 1 to 24 are read as the time at which the hour ends."
     # A day stands without its own midnight: 2024-01-31 00:00:00 is what a spreadsheet makes of it.
-    days = pc.replace_substring_regex(days, r"[ T]00:00(:00(\.0+)?)?$", "")
+    days = pc.replace_substring_regex(days, MIDNIGHT, "")
     joined = pc.binary_join_element_wise(days, hours, " ")
     arrays = tuple(joined if i == date else array for i, array in enumerate(columns.arrays))
     names = tuple("time" if i == date else name for i, name in enumerate(columns.names))
@@ -231,25 +307,31 @@ def without_flags(columns: Columns, bad: Sequence[str]) -> Columns:
     found = flag_columns(columns)
     if not found:
         return columns
-    arrays, words = list(columns.arrays), Counter[str]()
-    wanted, lost = pa.array([word.strip().lower() for word in bad], pa.string()), 0
+    arrays, words, lost = list(columns.arrays), Counter[str](), 0
     for flag, of in found.items():
-        cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[flag], pa.string()))
-        for pair in cells.value_counts().to_pylist():
-            words[str(pair["values"] or "")] += int(pair["counts"])
-        if bad:
-            hit = pc.is_in(pc.utf8_lower(cells), wanted)
-            lost += int(pc.sum(hit).as_py() or 0)
-            arrays[of] = pc.if_else(hit, "", arrays[of])
+        cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[flag], pa.string())).fill_null("")
+        hit, said = flagged(cells, bad)
+        words, lost = words + said, lost + int(hit.sum())
+        arrays[of] = pc.if_else(pa.array(hit), "", arrays[of]) if bad else arrays[of]
     names = listing([columns.names[i] for i in found], 3)
-    shown = ", ".join(f"{w or 'empty'} ({n})" for w, n in words.most_common(6))
-    told = f"Flag columns are not sensors: {names}. They say {shown}"
-    told += (
-        f"; {lost} readings flagged {listing(bad)} are missing."
-        if bad
-        else ("; bad_flags names those that mean missing.")
-    )
+    told = flags_note(names, words, lost, bad)
     return _drop(replace(columns, arrays=tuple(arrays)), list(found), told)
+
+
+def flagged(cells: pa.Array, bad: Sequence[str]) -> tuple[NDArray[np.bool_], Counter[str]]:
+    """Which cells of a column of flags are ``bad``, and how often each word is there."""
+    wanted = pa.array([word.strip().lower() for word in bad], pa.string())
+    hit = pc.is_in(pc.utf8_lower(cells), wanted).to_numpy(zero_copy_only=False)
+    counts = cells.value_counts().to_pylist()
+    return hit, Counter({str(pair["values"]): int(pair["counts"]) for pair in counts})
+
+
+def flags_note(names: str, words: Counter[str], lost: int, bad: Sequence[str]) -> str:
+    """What columns of flags say, and what that meant."""
+    shown = ", ".join(f"{w or 'empty'} ({n})" for w, n in words.most_common(6))
+    means = "bad_flags names those that mean missing."
+    means = f"{lost} readings flagged {listing(bad)} are missing." if bad else means
+    return f"Flag columns are not sensors: {names}. They say {shown}; {means}"
 
 
 def only_quantity(columns: Columns, time: int, parameter: str | None) -> Columns:

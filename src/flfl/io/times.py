@@ -23,7 +23,8 @@ TIME_NAMES = (
     "timestamp", "datetime", "date_time", "time", "timestamp_utc", "datetime_utc", "time_utc",
     "datetimeutc", "date_utc", "utc", "time_stamp", "created_at", "measured_at", "observed_at",
     "messzeit", "messzeitpunkt", "zeit", "zeitpunkt", "zeitstempel", "datum/zeit", "datum",
-    "date/heure", "horodatage", "heure", "fecha", "fecha y hora", "fecha_hora", "marca de tiempo",
+    "date/heure", "horodatage", "date de début", "date de debut", "heure", "fecha", "fecha y hora",
+    "fecha_hora", "marca de tiempo",
     "epoch", "unix", "unixtime", "unix_time", "ts", "date", "day", "month", "year", "tag", "monat",
 )  # fmt: skip
 
@@ -323,6 +324,8 @@ def _parse_pattern(
 
 
 def _patterns_for(text: str, date_order: DateOrder = "auto") -> list[str]:
+    if not re.search(r"\d[./-]\d", text):
+        return []
     excluded = {"auto": "-", "day-first": "%m", "month-first": "%d"}[date_order]
     dates = [date for date in _DATES if not date.startswith(excluded)]
     patterns = map("".join, product(dates, _CLOCKS))

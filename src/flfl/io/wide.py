@@ -12,7 +12,7 @@ from flfl.io import tidy
 from flfl.io.assemble import assemble
 from flfl.io.axis import read_axis, repeats
 from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
-from flfl.io.columns import TEXTUAL, Columns, listing
+from flfl.io.columns import TEXTUAL, Columns, Written, listing
 from flfl.io.rows import Original
 from flfl.io.table import Table
 from flfl.io.times import TIME_NAMES
@@ -62,7 +62,7 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
     axis = read_axis(columns, time, columns.arrays[time], rows, rules)
     slot, slots = axis.slot, len(axis.times.texts)
     if rules.step is None:
-        notes += repeats(columns, axis.given, rows, slot, rules)
+        notes += repeats(columns, axis.given, rows, slot, values, rules)
     in_order = bool((np.diff(slot) >= 0).all())
     if not in_order:
         notes.append("The rows were not in time order; they have been sorted.")
@@ -70,18 +70,25 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
     counts = None
     if rules.merges:
         counts = np.array([np.bincount(slot[~np.isnan(one)], minlength=slots) for one in values]).T
-    texts = [columns.arrays[i] if columns.format in TEXTUAL else None for i in sensors]
-    if not np.array_equal(slot, rows) or slots != len(rows):
-        grid, how = np.empty((len(sensors), slots)), rules.several
-        for i, text in enumerate(texts):
-            grid[i], texts[i] = gather(slot, values[i], slots, how, text, decimal)
-        values = grid
+    moved = not np.array_equal(slot, rows) or slots != len(rows)
+    columns = columns.as_text() if moved else columns
+    texts = [columns.arrays[i] for i in sensors] if columns.format in TEXTUAL else None
+    if moved:
+        found = [
+            gather(slot, one, slots, rules.several, None if texts is None else texts[i], decimal)
+            for i, one in enumerate(values)
+        ]
+        values = np.array([numbers for numbers, _ in found])
+        texts = texts and [text for _, text in found]
         if limits is not None:
             limits = np.array([on_grid(slot, one, slots) for one in limits])
     units = tuple(columns.units[i] for i in sensors) if columns.units is not None else ()
     columns = replace(columns, units=units if any(units) else None)
     ids = [columns.names[i] for i in sensors]
-    table = assemble(columns, time, axis, ids, values, texts, decimal, notes, rules)
+    written = None if texts is None else Written.of(texts)
+    if columns.split is not None:
+        written = Written(columns.split, sensors, slots)
+    table = assemble(columns, time, axis, ids, values, written, decimal, notes, rules)
     table = replace(table, ceiling=None if limits is None else limits.T)
     # Rows that were merged, or others inserted among them, have no order of their own.
     whole = slots == len(rows) and np.array_equal(np.sort(slot), rows)

@@ -41,7 +41,7 @@ Slots = NDArray[np.intp]
 _TIME, _SENSOR = LongColumn("time", "slot"), LongColumn("sensor", "sensor")
 _FLAG_COLUMNS = (_TIME, _SENSOR, LongColumn("value", "cell"))
 # Cells written at a time: enough to be quick, little enough to stay small in memory.
-_PIECE = 1 << 19
+_PIECE, _EXPONENT = 1 << 18, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,25 +215,17 @@ class CellTexts:
     known: NDArray[np.bool_]
     limits: tuple[float, float]
 
-    def of(self, cells: Any, sensor: int, slots: Slots, typed: bool) -> pa.Array:
-        """Some cells of a column time x sensor (None: the readings), typed or as text."""
-        if typed or (cells is not None and cells.dtype == object):
-            given = self.filled if cells is None else cells
-            return pa.array(given[slots, sensor], from_pandas=True)
-        if cells is not None:
-            return self.numbers(sensor, cells[slots, sensor])
-        known = self.known[slots, sensor]
-        if known.all():
-            return self.observed(sensor, slots)
-        gaps = self.numbers(sensor, np.where(known, np.nan, self.filled[slots, sensor]))
-        return pc.if_else(known, self.observed(sensor, slots), gaps)
-
-    def observed(self, sensor: int, slots: Slots) -> pa.Array:
-        """The texts of observed cells; what it gives for others means nothing."""
-        source = self.table.source
-        if source is not None and source.texts:
-            return source.texts[sensor].take(pa.array(slots))
-        return pa.array(list(map(repr, self.filled[slots, sensor].tolist())), pa.string())
+    def observed(self, slots: Slots) -> list[pa.Array]:
+        """The texts of observed cells, sensor by sensor; what is given for others means nothing."""
+        texts = None if self.table.source is None else self.table.source.texts
+        if texts is None:
+            held = self.filled[slots].T.tolist()
+            return [pa.array(list(map(repr, cells)), pa.string()) for cells in held]
+        first, last = int(slots.min()), int(slots.max()) + 1
+        found = texts.rows(first, last)
+        if np.array_equal(slots, np.arange(first, last)):
+            return found
+        return [one.take(pa.array(slots - first)) for one in found]
 
     def numbers(self, sensor: int, numbers: Array) -> pa.Array:
         """Two decimals more than the observed cells, or seven digits where these have exponents."""
@@ -259,21 +251,58 @@ class CellTexts:
     @cached_property
     def decimals(self) -> list[int | None]:
         """Decimals of each sensor's observed cells; None when they are written with exponents."""
-        found: list[int | None] = []
-        original = self.table.original
-        for sensor, known in enumerate(self.known.T):
-            written = (
-                # Means have more decimals than anything that was measured.
-                self.observed(sensor, np.flatnonzero(known))
-                if original is None
-                else original.texts(sensor)
-            )
-            texts = pc.utf8_trim_whitespace(written)
-            point = pc.find_substring(texts, self.mark).to_numpy()
-            after = np.where(point < 0, 0, pc.binary_length(texts).to_numpy() - point - 1)
-            exponents = pc.any(pc.match_substring_regex(texts, "[eE]")).as_py()
-            found.append(None if exponents else int(after.max()) if len(after) else 2)
-        return found
+        original, most = self.table.original, np.full(self.known.shape[1], -1)
+        for slots in self.pieces if original is None else ():
+            cells = pa.chunked_array(self.observed(slots), pa.string())
+            after = _after(cells, self.mark).reshape(len(most), -1)
+            most = np.maximum(most, np.where(self.known[slots].T, after, -1).max(axis=1))
+        if original is not None:
+            # Means have more decimals than anything that was measured.
+            found = (_after(original.texts(i), self.mark) for i in range(len(most)))
+            most = np.array([after.max(initial=-1) for after in found])
+        return [None if many >= _EXPONENT else 2 if many < 0 else many for many in most.tolist()]
+
+    @property
+    def pieces(self) -> list[Slots]:
+        """The slots in the order of the file's rows, as many as are written at a time."""
+        rows = np.arange(len(self.known)) if self.table.order is None else self.table.order
+        return np.array_split(rows, -(-self.known.size // _PIECE))
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some slots of a filled table, typed or as text."""
+
+    texts: CellTexts
+    slots: Slots
+    typed: bool
+
+    @cached_property
+    def observed(self) -> list[pa.Array]:
+        """Texts of observed cells."""
+        return self.texts.observed(self.slots)
+
+    def of(self, sensor: int, cells: Any = None) -> pa.Array:
+        """A sensor's cells of something time x sensor; None: of the readings."""
+        if self.typed or (cells is not None and cells.dtype == object):
+            given = self.texts.filled if cells is None else cells
+            return pa.array(given[self.slots, sensor], from_pandas=True)
+        if cells is not None:
+            return self.texts.numbers(sensor, cells[self.slots, sensor])
+        known, filled = self.texts.known[self.slots, sensor], self.texts.filled[self.slots, sensor]
+        if known.all():
+            return self.observed[sensor]
+        gaps = self.texts.numbers(sensor, np.where(known, np.nan, filled))
+        return pc.if_else(known, self.observed[sensor], gaps)
+
+
+def _after(texts: pa.Array | pa.ChunkedArray, mark: str) -> NDArray[np.int32]:
+    """How many decimals each text has; very many where it has an exponent."""
+    texts = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
+    point = pc.find_substring(texts, mark).to_numpy()
+    after = np.where(point < 0, 0, pc.binary_length(texts).to_numpy() - point - 1)
+    exponent = pc.match_substring(texts, "e", ignore_case=True).to_numpy(zero_copy_only=False)
+    return np.where(exponent, _EXPONENT, after)
 
 
 def _writer(path: str | Path, texts: CellTexts, columns: Sequence[LongColumn]) -> Writer:
@@ -319,11 +348,11 @@ def _is_number(column: LongColumn) -> bool:
 
 def _wide_blocks(texts: CellTexts, times: pa.Array, typed: bool) -> Iterator[list[pa.Array]]:
     """The time and one column a sensor, rows in the order of the file."""
-    slots, sensors = texts.filled.shape
-    rows = np.arange(slots) if texts.table.order is None else texts.table.order
-    for piece in np.array_split(rows, 1 if typed else -(-texts.filled.size // _PIECE)):
-        cells = [texts.of(None, i, piece, typed) for i in range(sensors)]
-        yield [times.take(pa.array(piece)), *cells]
+    pieces = texts.pieces
+    for slots in [np.concatenate(pieces)] if typed else pieces:
+        piece = Piece(texts, slots, typed)
+        cells = [piece.of(i) for i in range(texts.filled.shape[1])]
+        yield [times.take(pa.array(slots)), *cells]
 
 
 def _long_blocks(
@@ -340,10 +369,10 @@ def _long_blocks(
         place = np.arange(len(slots) * len(sensors)).reshape(len(sensors), len(slots))
         turn = (place if by_sensor else place.T).ravel()
         index = {"slot": np.tile(slots, len(sensors)), "sensor": np.repeat(sensors, len(slots))}
-        block = []
+        block, part = [], Piece(texts, slots, typed)
         for column in columns:
             if column.by == "cell":
-                cells = [texts.of(column.cells, i, slots, typed) for i in sensors]
+                cells = [part.of(i, column.cells) for i in sensors]
                 block.append(pa.concat_arrays(cells).take(pa.array(turn)))
             else:
                 held = own[column.by] if column.cells is None else column.cells

@@ -32,8 +32,11 @@ def shown(verbose: int = 1) -> Iterator[Tell]:
         # Of a notebook without widgets, where the line is text.
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
+        from tqdm.std import tqdm as plain
 
-        line = tqdm(file=sys.stderr, leave=False, delay=_QUIET, bar_format=_FORMAT)
+        # Text in a notebook would be added to what is there, line by line.
+        file = _Cell() if tqdm.mro()[1] is plain and not sys.stderr.isatty() else sys.stderr
+        line = tqdm(file=file, leave=False, delay=_QUIET, bar_format=_FORMAT)
     if sys.stderr.isatty():
         # Some terminals do not tell their size.
         line.ncols, line.nrows = shutil.get_terminal_size()
@@ -52,6 +55,28 @@ def shown(verbose: int = 1) -> Iterator[Tell]:
         over.set()
         drawing.join()
         line.close()
+
+
+class _Cell:
+    """A line of text below a notebook's cell, which each new one replaces."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+
+    def write(self, text: str) -> None:
+        """Show it, without what moves a terminal's cursor."""
+        from IPython import display
+
+        new: Any = display.DisplayHandle
+        said = {"text/plain": text.strip("\r\n\x1b[A ")}
+        if self.handle is None:
+            self.handle = new()
+            self.handle.display(said, raw=True)
+        else:
+            self.handle.update(said, raw=True)
+
+    def flush(self) -> None:
+        """It is shown at once."""
 
 
 def _in_notebook() -> bool:

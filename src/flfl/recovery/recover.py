@@ -95,9 +95,20 @@ def recover(
         :func:`flfl.methods.find` takes it.
     seed : int
         Of every random draw.
-    added_error, share, effort, rank, rounds, pilot, transformation, season, coverage, secure
-        Settings of the method, as in :class:`~flfl.FLFL` for ``flfl``, checked by
-        :class:`~flfl.config.MethodSettings`. None: the method's own default. So is ``n_regions``.
+    added_error : float or str, optional
+        The noise in what leaves an owner: a multiple of each sensor's own error in time (1), or a
+        text in the readings' unit such as ``"2 ug/m3"``. 0: the coordinator is trusted.
+    share : float, optional
+        Numbers released for each reading (0.5).
+    effort : "full" or "quick", optional
+        Quick is without trees: faster, and a little less accurate.
+    transformation, season : optional
+        Of the readings before they are modelled, and slots of a period; found if not given.
+    coverage : float, optional
+        Of the intervals (0.9).
+    rank, rounds, pilot, n_regions, secure : optional
+        Further settings of :class:`~flfl.FLFL`; few need them. None is always the method's own
+        default.
     options : mapping, optional
         Further settings of another method.
     max_gap, min_readings, extrapolate, bounds

@@ -96,6 +96,18 @@ LAYOUTS = (
         "longitude",
     ),
     Layout(
+        "openaq", "OpenAQ (API, version 3)",
+        ("value", "parameter.name", "period.datetimeFrom.utc"),
+        ("period.datetimeFrom.utc",), ("sensor_id", "sensors_id", "sensorsId", "location_id"),
+        ("value",), "parameter.units", "parameter.name", "", "coordinates.latitude",
+        "coordinates.longitude",
+    ),
+    Layout(
+        "sensor.community", "Sensor.Community",
+        ("sensor_id", "sensor_type", "timestamp", "P1", "P2"), ("timestamp",), ("sensor_id",),
+        latitude="lat", longitude="lon", zone="Z", words=(("P1", "pm10"), ("P2", "pm2.5")),
+    ),
+    Layout(
         "purpleair", "PurpleAir (history)", ("time_stamp", "sensor_index"),
         ("time_stamp",), ("sensor_index",),
     ),
@@ -109,7 +121,6 @@ LAYOUTS = (
     ),
 )  # fmt: skip
 """In the order in which they are tried."""
-FORMATS = tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
 
 
 def recognised(columns: Columns, wanted: str = "auto") -> Columns:
@@ -145,8 +156,9 @@ def _translated(columns: Columns, layout: Layout) -> Columns:
     if value is None:
         # The other columns are quantities, of which one will be chosen.
         used = {*there, *sensors}
-        made |= {name: columns.arrays[i] for name, i in at.items() if name not in used}
-        return _with(columns, made, notes, at)
+        called = {name: dict(layout.words).get(name, name) for name in at if name not in used}
+        made |= {called[name]: columns.arrays[at[name]] for name in called}
+        return _with(columns, made, notes, {called.get(name, name): i for name, i in at.items()})
     made["value"] = columns.arrays[at[value]]
     if layout.valid in at:
         numbers = pc.cast(texts(layout.valid), pa.float64(), safe=False)

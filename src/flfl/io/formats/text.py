@@ -6,15 +6,19 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
 from flfl.errors import InputError
 from flfl.io.cells import QUICK_MARKS, is_plain_number
@@ -29,12 +33,14 @@ Refuse = Callable[[str, str, int | None], InputError]
 """The refusal of a line: what is wrong, the remedy, and the line."""
 # Lines looked at for the header and for what stands below the table; bytes parsed at a time, more
 # than any row and few of the whole.
-_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK, _MANY = 50, 20, 1 << 24, 60
+_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK, _MANY, _NEW_LINE = 50, 20, 1 << 24, 60, 10
 _SUMMARIES = re.compile(
     r"(mean|average|avg|median|min|minimum|max|maximum|sum|total|std|stdev|count|n|mittel(wert)?"
     r"|summe|gesamt|anzahl|moyenne|somme|media|promedio|suma|máximo|mínimo)\W*",
     re.IGNORECASE,
 )
+_BESIDE = re.compile(r"status|flags?|qc|quality|units?|einheit", re.IGNORECASE)
+_NOTHING = DELIMITERS + " \r\n"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -54,6 +60,96 @@ class Frame:
     below: str
     start: int
     first_line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The rows of a table in a text."""
+
+    text: bytes
+    frame: Frame
+
+    @property
+    def end(self) -> int:
+        """Where the last row ends."""
+        return len(self.text) - len(self.frame.below.encode())
+
+    @property
+    def view(self) -> memoryview:
+        """All rows, not copied."""
+        return memoryview(self.text)[self.frame.start : self.end]
+
+    @cached_property
+    def quoted(self) -> bool:
+        """Whether a cell may hold delimiters and line ends."""
+        return self.text.find(b'"', self.frame.start, self.end) >= 0
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """Where each line begins, and where the last one ends."""
+        view, found = np.frombuffer(self.view, np.uint8), [np.zeros(1, np.intp)]
+        for at in range(0, len(view), _BLOCK):
+            found.append(np.flatnonzero(view[at : at + _BLOCK] == _NEW_LINE) + at + 1)
+        ends = np.concatenate(found)
+        return ends if ends[-1] == len(view) else np.append(ends, len(view))
+
+    @cached_property
+    def whole(self) -> list[pa.Array]:
+        """All texts; needed at once where lines are not rows."""
+        return self.texts()
+
+    def split(self, rows: int, first: int, last: int) -> list[pa.Array]:
+        """The texts of some of so many rows."""
+        # A blank line is no row, and a lone return ends one.
+        if len(self.starts) != rows + 1 or self.text.count(b"\r", self.frame.start) not in (
+            0,
+            rows,
+        ):
+            return [one[first:last] for one in self.whole]
+        return self.texts(self.view[self.starts[first] : self.starts[last]])
+
+    def texts(self, view: memoryview | None = None) -> list[pa.Array]:
+        """Every cell as text, column by column; the texts are needed when the table is written."""
+        # So many columns are sensors: their gaps are found while the cells are split.
+        wide = len(self.frame.names) > _MANY
+        columns = self._split(view or self.view, pa.string(), wide)
+        # Arrow keeps the blocks it has used, as much again as the cells.
+        pa.default_memory_pool().release_unused()
+        # Column by column, so that the file is never held twice.
+        arrays = [columns.pop(0).combine_chunks() for _ in self.frame.names]
+        pa.default_memory_pool().release_unused()
+        if wide:
+            arrays[:2] = [pc.fill_null(array, "") for array in arrays[:2]]
+        return arrays
+
+    def numbers(self) -> list[pa.ChunkedArray]:
+        """The first column as text and all others as numbers, where they are, in a file so wide
+        that its columns are sensors; else nothing."""
+        if len(self.frame.names) <= _MANY or self.quoted:
+            return []
+        try:
+            columns = self._split(self.view, pa.float64(), True)
+        except pa.ArrowInvalid:
+            return []
+        columns[0] = pc.fill_null(columns[0].combine_chunks(), "")
+        return columns
+
+    def _split(self, view: memoryview, kind: pa.DataType, nulls: bool) -> list[pa.ChunkedArray]:
+        keys = [str(position) for position in range(len(self.frame.names))]
+        options = pa_csv.ConvertOptions(
+            column_types={**dict.fromkeys(keys, kind), "0": pa.string()},
+            strings_can_be_null=nulls,
+            null_values=QUICK_MARKS,
+            check_utf8=False,  # it is: see `decode`
+        )
+        size = min(len(view), _BLOCK)
+        columns: list[pa.ChunkedArray] = pa_csv.read_csv(
+            pa.BufferReader(view),
+            pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
+            pa_csv.ParseOptions(delimiter=self.frame.delimiter, newlines_in_values=self.quoted),
+            options,
+        ).columns
+        return columns
 
 
 def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, str, str, list[str]]:
@@ -102,52 +198,32 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
     if not bare[:1000].strip() and not bare.strip():
         raise refuse("the file is empty", "Give a file with readings")
     frame, told = _frame(refuse, bare)
-    body = memoryview(bare)[frame.start : len(bare) - len(frame.below.encode())]
-    if not bytes(body[:1000]).strip():
+    body = Body(bare, frame)
+    if not bytes(body.view[:1000]).strip():
         raise refuse("the file has a header but no rows", "Give a file with readings")
-    names, delimiter = frame.names, frame.delimiter
-    keys = [str(position) for position in range(len(names))]
-    # So many columns are sensors: their gaps are found while the cells are split.
-    wide = len(names) > _MANY
+    arrays = body.numbers()
+    split = partial(body.split, len(arrays[0])) if arrays else None
     try:
-        size, types = min(len(body), _BLOCK), dict.fromkeys(keys, pa.string())
-        columns = pa_csv.read_csv(
-            pa.BufferReader(body),
-            pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
-            pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in bare),
-            pa_csv.ConvertOptions(
-                column_types=types,
-                strings_can_be_null=wide,
-                null_values=QUICK_MARKS,
-                check_utf8=False,  # it is: see `decode`
-            ),
-        ).columns
+        arrays = arrays or body.texts()
     except pa.ArrowInvalid as error:
-        rows = csv_rows(bare, delimiter, frame.first_line - 1)
-        raise _ragged_row(refuse, rows, len(names), str(error)) from None
-    finally:
-        # Arrow keeps the blocks it has used, as much again as the cells.
-        pa.default_memory_pool().release_unused()
+        rows = csv_rows(bare, frame.delimiter, frame.first_line - 1)
+        raise _ragged_row(refuse, rows, len(frame.names), str(error)) from None
     line_end = _LINE_END.search(bare)
 
     def line(row: int) -> str:
-        rows = csv_rows(bare, delimiter, frame.first_line - 1)
+        rows = csv_rows(bare, frame.delimiter, frame.first_line - 1)
         found = next(islice(rows, row, None), None)
         return f"row {row + 1}" if found is None else f"line {found[0]}"
 
-    # Column by column, so that the file is never held twice.
-    arrays = [columns.pop(0).combine_chunks() for _ in names]
-    pa.default_memory_pool().release_unused()
-    if wide:
-        arrays[:2] = [pc.fill_null(array, "") for array in arrays[:2]]
     return Columns(
         path=path,
-        names=names,
+        names=frame.names,
         arrays=tuple(arrays),
         format="csv",
         place=line,
+        split=split,
         dialect=Dialect(
-            delimiter, ".", line_end.group().decode() if line_end else "\n", mark, encoding,
+            frame.delimiter, ".", line_end.group().decode() if line_end else "\n", mark, encoding,
             frame.above, frame.below,
         ),
         notes=tuple(notes + told),
@@ -162,7 +238,7 @@ def csv_rows(data: bytes, delimiter: str, skip: int = 0) -> Iterator[Row]:
     reader, before = csv.reader(lines, delimiter=delimiter), 0
     try:
         for row in reader:
-            if row:
+            if len(row) > 1 or (row and row[0].strip()):
                 yield skip + before + 1, row
             before = reader.line_num
     except csv.Error:
@@ -186,6 +262,11 @@ def _frame(refuse: Refuse, bare: bytes) -> tuple[Frame, list[str]]:
             _refuse_title(refuse, top)
     line, header = top[at]
     names, width = [name.strip() for name in header], len(header)
+    titles = at
+    if both := _two_rows(top, at):
+        names, at = both
+        notes.append("The names of the columns stand in two rows.")
+    names = _told_apart(names)
     if below := [row for _, row in top[at + 1 : at + 6]]:
         most = max(map(len, below))
         # A delimiter at the end of every row, or of the header alone.
@@ -195,12 +276,11 @@ def _frame(refuse: Refuse, bare: bytes) -> tuple[Frame, list[str]]:
             names.pop()
     body_line = top[at + 1][0] if at + 1 < len(top) else line + 1
     above = bare[: _offset(bare, line - 1)].decode("utf-8").lstrip("\r\n")
-    if at:
-        told = "1 line" if at == 1 else f"{at} lines"
+    if titles:
+        told = "1 line" if titles == 1 else f"{titles} lines"
         notes.append(f"{told} above the column names not read: {top[0][1][0].strip()[:60]!r}.")
     below_text = _foot(bare, delimiter, len(names))
-    if below_text:
-        shown = below_text.strip().splitlines()[0].strip()[:60]
+    if shown := "".join(below_text.strip(_NOTHING).splitlines()[:1]).strip()[:60]:
         notes.append(f"What stands below the table is not read: {shown!r}.")
     start = _offset(bare, body_line - 1)
     return Frame(delimiter, tuple(names), above, below_text, start, body_line), notes
@@ -230,6 +310,59 @@ def _is_title(top: list[Row]) -> bool:
     # A delimiter at the end of the rows, or of the header, makes one cell more.
     alike = sum(w - len(names) in ((0, 1) if names[-1] else (-1, 0, 1)) for w in widths)
     return (blank * 2 >= len(names) and len(names) > 2) or 2 * alike < len(widths)
+
+
+def _two_rows(top: list[Row], at: int) -> tuple[list[str], int] | None:
+    """Names that stand in two rows, as those of stations above those of quantities, and the lower
+    row; None where one row names every column."""
+    names = [name.strip() for name in top[at][1]]
+    named = names[: len(names) - (not names[-1])]
+    if all(named[1:]) and len(set(named)) == len(named):
+        return None
+    for low in (at, at + 1):
+        if low == 0 or low + 1 >= len(top):
+            continue
+        above, below = ([cell.strip() for cell in top[i][1]] for i in (low - 1, low))
+        words = [cell for cell in (*above, *below) if cell]
+        plain = not any(is_plain_number(cell) or looks_like_date(cell) for cell in words)
+        above += [""] * (len(below) - len(above))
+        alike = len(above) == len(below) and sum(map(bool, above)) > 1
+        if plain and alike and looks_like_date(top[low + 1][1][0]):
+            return _joined_names(above, below), low
+    return None
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Names of flags and units that come again, with that of the readings which they are beside."""
+    many, of, told = Counter(names), "", []
+    for name in names:
+        beside = many[name] > 1 and _BESIDE.fullmatch(name)
+        of = of if beside else name
+        told.append(f"{of} {name}" if beside else name)
+    return told
+
+
+def _joined_names(above: list[str], below: list[str]) -> list[str]:
+    """One name a column; what stands above goes for the empty cells to its right as well."""
+    groups: list[tuple[str, list[str]]] = []
+    for up, down in zip(above, below, strict=True):
+        if up or not groups:
+            groups.append((up, [down]))
+        else:
+            groups[-1][1].append(down)
+    stations = [downs for up, downs in groups if up]
+    # A station with one quantity, perhaps with its flag and its unit, is a sensor.
+    beside = all(map(_BESIDE.fullmatch, (down for downs in stations for down in downs[1:])))
+    sensors = beside and len({downs[0] for downs in stations}) == 1
+    names = []
+    for up, (first, *rest) in groups:
+        together = (first, *(f"{one} {up}".strip() for one in rest))
+        if up and not beside:
+            together = (f"{first} {up}", *together[1:])
+        elif up:
+            together = (up if sensors else f"{up} {first}", *(f"{up} {one}" for one in rest))
+        names += [*together]
+    return names
 
 
 def _search(bare: bytes) -> tuple[str, list[Row], int] | None:
@@ -272,13 +405,18 @@ def _foot(bare: bytes, delimiter: str, width: int) -> str:
     keep = len(lines)
     for number in range(len(lines) - 1, max(len(lines) - _LONGEST_FOOT, 1), -1):
         line = lines[number]
-        if not line.strip():
+        if not line.strip(_NOTHING):
+            # A row without a cell, as a spreadsheet writes it.
+            keep = number if line.strip() or keep < len(lines) else keep
             continue
         cells = next(csv.reader([line], delimiter=delimiter), [])
         filled = sum(bool(cell.strip()) for cell in cells)
         first = cells[0].strip() if cells else ""
         words = 0 < filled <= max(width // 2, 1) < width and first and not looks_like_date(first)
-        if not ((words and not is_plain_number(first)) or _SUMMARIES.fullmatch(first)):
+        # A row of the table may have few cells too: then one of them is a number or a time.
+        held = [cell for cell in cells[1:] if cell.strip()] if len(cells) >= width else []
+        row = is_plain_number(first) or any(is_plain_number(c) or looks_like_date(c) for c in held)
+        if not ((words and not row) or _SUMMARIES.fullmatch(first)):
             break
         keep = number
     return "".join(lines[keep:])
