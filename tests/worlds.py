@@ -15,7 +15,15 @@ from flfl.protocol.messages import Answer, Question, decode, encode
 from flfl.protocol.network import of_the_absent
 from flfl.protocol.owner import Owner, Table, digests
 from flfl.protocol.plan import Addition, Plan
-from flfl.protocol.schema import FACT_FIELDS, PROTOCOL, chained, pack_known, pack_text, to_words
+from flfl.protocol.schema import (
+    FACT_FIELDS,
+    LATE_FIELDS,
+    PROTOCOL,
+    chained,
+    pack_known,
+    pack_text,
+    to_words,
+)
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
@@ -91,9 +99,9 @@ class ChosenCopier(Copier):
         self._noise = ChosenNoise(self._noise, like)
 
 
-def owner(t, store=None, added=None, owner_type=Owner, copier=None):
+def owner(t, store=None, added=None, owner_type=Owner, copier=None, late=False):
     copier = copier or Copier(secret(t.name), CopyStore() if store is None else store)
-    return owner_type(t, copier, added or AddedError())
+    return owner_type(t, copier, added or AddedError(), late)
 
 
 def site_of(made, plan=PLAN, secure=False, client_type=Client, signed=True, earlier=None):
@@ -127,17 +135,18 @@ class Worlds:
 
     @classmethod
     def of(cls, mine, theirs, seam, plan=PLAN, added=None, store=None, **how):
-        kind = how.pop("owner_type", Owner)
-        first = owner(mine, store, added, kind)
+        kind, late = how.pop("owner_type", Owner), plan.late
+        first = owner(mine, store, added, kind, late=late)
         again = first.store
         if seam == "noise":
             again = CopyStore() if store is None else copy_of(store, mine)
             second = owner(
-                theirs, added=added, owner_type=kind,
+                theirs, added=added, owner_type=kind, late=late,
                 copier=ChosenCopier(secret(mine.name), again, first.store),
             )  # fmt: skip
         else:
-            second = owner(theirs, added=added, owner_type=kind, copier=Copier(b"?" * 32, again))
+            copier = Copier(b"?" * 32, again)
+            second = owner(theirs, added=added, owner_type=kind, copier=copier, late=late)
         return cls(site_of(first, plan, **how), site_of(second, plan, **how))
 
     def tell(self, data):
@@ -169,14 +178,15 @@ class Federation:
     earlier: object = None
     added: dict = field(default_factory=dict)
     addition: Addition = field(default_factory=Addition)
+    late: tuple = ()  # who gives out late copies
 
     def __post_init__(self):
         for name in self.tables:
             self.stores.setdefault(name, CopyStore())
         self.sites = {
             name: site_of(
-                owner(t, self.stores[name], self.added.get(name)), self.plan, self.secure,
-                earlier=self.earlier,
+                owner(t, self.stores[name], self.added.get(name), late=name in self.late),
+                self.plan, self.secure, earlier=self.earlier,
             )
             for name, t in self.tables.items()
         }  # fmt: skip
@@ -243,7 +253,7 @@ class Hostile:
         self.number, self.seen, self.stop = 0, bytes(32), 0
         self.mine, self.names, self.z = {}, [TARGET], np.zeros(1)
         self.sizes = {name: int(rng.integers(0, 4)) for name in NAMES}
-        self.answered = []
+        self.answered, self.late = [], {}
 
     @property
     def network(self):
@@ -275,6 +285,8 @@ class Hostile:
             self.length = self.stop - int(self.body["start"])
         elif self.kind == "release":
             self.z = got["z"] * 2.0**-30
+        elif self.kind == "late":
+            self.late = got
         elif "P" in got:
             self.P, self.r, self.signature = got["P"], got["r"], got["signature"]
 
@@ -331,6 +343,28 @@ class Hostile:
             "shift": rng.choice([0.0, 1.0]) * rng.standard_normal((m, 13)),
             "known": pack_known(known),
         }
+
+    def _late(self, wild):
+        return {}
+
+    def _add(self, wild):
+        network, rng, parts, signatures = self.network, self.rng, [], []
+        for name in () if network is None else network.names:
+            rows = network.rows(name)
+            part = {"rows": rows, "slots": rows % 7 + network.first, "copies": 0.0 + rows}
+            part |= {"sigma2": 1.0 + rows * 10.0 ** rng.uniform(-9, 9 * wild)}
+            if name == TARGET and self.late:
+                part = {key: self.late[key] for key in LATE_FIELDS}
+            signed = name == TARGET and "signature" in self.late
+            signatures.append(self.late["signature"] if signed else self._sign(name, part))
+            parts.append(part)
+        if parts and rng.random() < wild / 2:
+            parts[-1][rng.choice(LATE_FIELDS)] = rng.integers(-1, 300, len(parts[-1]["rows"]))
+        there = np.ones(len(parts), int)
+        sizes = np.array([len(part["rows"]) for part in parts], int)
+        whole = {k: np.concatenate([[], *(part[k] for part in parts)]) for k in LATE_FIELDS}
+        signatures = np.array(signatures, int).reshape(-1, 8)
+        return {**whole, "sizes": sizes, "present": there, "signatures": signatures}
 
     def _begin(self, wild):
         rng, z = self.rng, self.z

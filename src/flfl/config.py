@@ -300,7 +300,8 @@ class RunSettings(TomlTable):
 
     A slot is released once, ``grace`` hours after its end. A run looks at the last ``window`` days;
     all ``history`` days are fitted anew as often as ``refit`` says. What comes ``late`` is used by
-    its owner at home.
+    its owner at home or, with ``"release"`` and by owners whose terms say so too, released as noisy
+    copies one by one.
     """
 
     added_error: Annotated[float, Field(ge=0)] = 1.0
@@ -320,12 +321,6 @@ class RunSettings(TomlTable):
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
-        if self.late == "release":
-            raise InputError(
-                'late = "release" cannot be done yet: late readings and corrections are used by'
-                " their owner at home, and are in no release",
-                remedy='Leave it out, or give late = "home"',
-            )
         if self.history < self.window:
             raise InputError(
                 f"history is {self.history:g} days, and window {self.window:g}",
@@ -455,7 +450,7 @@ class ReadingRules(Settings):
         str | None, _said("Which sheet of a spreadsheet. Default: the one that holds a table.")
     ] = None
     format: Annotated[
-        Literal["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba"],
+        Literal["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba", "sensor.community"],
         _said("Whose download it is; auto: as the columns tell, plain: nobody's."),
     ] = "auto"
     censored: Annotated[Censored, _said("Readings such as <2.0: missing, or half the limit.")] = (
@@ -540,11 +535,16 @@ class Terms(TomlTable):
     """What the owner insists on, whatever a run asks for.
 
     ``added_error`` is the least noise in its copies: a multiple of each sensor's own error in time,
-    or a text such as ``"2 ug/m3"``. 0 means that the coordinator is trusted.
+    or a text such as ``"2 ug/m3"``. 0 means that the coordinator is trusted. ``share`` is the most
+    that a run may release, in numbers for each reading: above one half the coordinator learns about
+    as much as the copies hold. ``late = "release"``
+    lets noisy copies of readings that come late leave one by one, where the network releases them.
     """
 
     added_error: Annotated[float, Field(ge=0)] | str = 1.0
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
     secure: bool = True
+    late: Literal["home", "release"] = "home"
 
 
 class SiteSettings(TomlTable):

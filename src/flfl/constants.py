@@ -257,7 +257,7 @@ PAPER_DIVERGED = 4.0
 
 # --- audit ----------------------------------------------------------------------------------------
 
-# Chosen on the runs of docs/frontier.md, so that honest runs pass and each deliberate leak of
+# Chosen on runs of experiments/privacy.toml, so that honest runs pass and each deliberate leak of
 # tests/audit is found.
 AUDIT_CLOSE = 0.01
 """A reading counts as exposed when it is guessed within this share of its sensor's spread."""

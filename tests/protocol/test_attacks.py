@@ -160,6 +160,8 @@ def test_no_message_carries_a_sum_of_errors_and_nothing_leaves_after_the_last():
         "resume": set(),
         "publish": facts | signed,
         "release": {"z"},
+        "late": {"rows", "slots", "copies", "sigma2"} | signed,
+        "add": set(),
         "begin": {"P", "r"} | signed,
         "refit": {"P", "r"} | signed,
         "finish": set(),

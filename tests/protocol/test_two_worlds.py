@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from flfl.errors import FLFLError
 from flfl.protocol.added_error import AddedError
-from flfl.protocol.client import Client, Fitted, Joined, Published, Refusal, Released
+from flfl.protocol.client import Client, Fitted, Joined, Offered, Published, Refusal, Released
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyStore
 from flfl.protocol.owner import Owner
@@ -40,7 +40,7 @@ from worlds import (
     unrelated,
 )
 
-KINDS = ("vote", "resume", "publish", "release", "begin", "refit", "finish")
+KINDS = ("vote", "resume", "publish", "release", "late", "add", "begin", "refit", "finish")
 N = 240
 WILD = (0.0, 0.0, 0.3, 1.0)
 
@@ -65,7 +65,10 @@ def natural(state):
     """What an honest coordinator could ask now."""
     if isinstance(state, Fitted):
         return ("refit", "publish", "publish", "finish")
-    known = {Joined: ("publish", "vote", "resume"), Published: ("release",), Released: ("begin",)}
+    known = {
+        Joined: ("publish", "vote", "resume"), Published: ("release",), Offered: ("add",),
+        Released: ("late", "begin") if state.run.plan.late else ("begin",),
+    }  # fmt: skip
     return known.get(type(state), KINDS)
 
 
@@ -87,8 +90,8 @@ schedules = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(WILD)), min_s
 @settings(max_examples=40)
 @given(moves=schedules, seed=st.integers(0, 2**32))
 def test_a_hostile_coordinator_gets_the_same_bytes(earlier, units, moves, seed):
-    plan = replace(PLAN, transform=units[0], season=units[1])
-    mine = table(n=N)
+    plan = replace(PLAN, transform=units[0], season=units[1], late=True)
+    mine = table(n=N, missing=0.05)  # some readings came after the earlier run
     worlds = Worlds.of(mine, unrelated(mine, units), "noise", plan, earlier=earlier)
     play(worlds, moves, seed, earlier)
 
@@ -106,11 +109,12 @@ def test_so_does_one_where_the_copies_were_made_earlier(earlier, added, moves, s
 
 def test_the_schedules_get_somewhere(earlier):
     """The hostile coordinator is not refused all the time: it sees every kind of answer."""
-    mine, answered, refused, second = table(n=N), Counter(), set(), 0
+    mine, answered, refused, second = table(n=N, missing=0.05), Counter(), set(), 0
     for seed in range(30):
         rng = np.random.default_rng(seed)
         moves = [(int(rng.integers(50)), float(rng.choice(WILD))) for _ in range(14)]
-        worlds = Worlds.of(mine, unrelated(mine, ("none", 0)), "noise", earlier=earlier)
+        plan = replace(PLAN, late=True)
+        worlds = Worlds.of(mine, unrelated(mine, ("none", 0)), "noise", plan, earlier=earlier)
         heard = play(worlds, moves, seed, earlier)
         answered.update(heard)
         second += heard.count("publish") > 1

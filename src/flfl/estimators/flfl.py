@@ -59,7 +59,8 @@ class FLFL(BaseRecoverer):
         Noise in the copies: a multiple of each sensor's own error in time, or a text such as
         ``"2 ug/m3"``, in the readings' units. 0 means that the coordinator is trusted.
     share : float
-        Numbers released for each reading, at most one half.
+        Numbers released for each reading. Above one half the coordinator learns about as much as
+        the copies hold: for networks that trust it.
     effort : {"full", "quick"}
         Quick is without trees.
     rank, rounds : int

@@ -130,12 +130,14 @@ def find_regions(
     >>> find_regions(xy, "metric", 2, np.random.default_rng(0)).tolist()
     [0, 1, 0, 1]
     """
+    points, seed = to_metric(coordinates, kind), int(rng.integers(2**31))
+    n_regions = min(n_regions, len(np.unique(points, axis=0)))
+    if n_regions == 1:
+        return np.zeros(len(points), np.int64)
     # Large, and needed here only: a site never looks for regions.
     from sklearn.cluster import KMeans
 
-    points = to_metric(coordinates, kind)
-    n_regions = min(n_regions, len(np.unique(points, axis=0)))
-    kmeans = KMeans(n_regions, n_init=10, random_state=int(rng.integers(2**31)))
+    kmeans = KMeans(n_regions, n_init=10, random_state=seed)
     labels = kmeans.fit_predict(points)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)

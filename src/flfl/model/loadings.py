@@ -18,10 +18,16 @@ from flfl.model import Array, Index
 from flfl.model.state_space import Posterior
 
 
-def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
-    """How many numbers are released at each slot: ``share`` of its readings, at most half of them.
+def most_numbers(counts: Index, share: float) -> Index:
+    """How many numbers a slot of so many readings has at the most: half as many, unless a ``share``
+    above one half gives that limit up."""
+    return counts // 2 if share <= 0.5 else counts
 
-    Fractions are saved up, three numbers at the most.
+
+def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
+    """How many numbers are released at each slot: ``share`` of its readings.
+
+    Fractions are saved up, three numbers at the most, within :func:`most_numbers`.
 
     Examples
     --------
@@ -29,9 +35,10 @@ def numbers_a_slot(counts: Index, share: float, most: int) -> Index:
     array([2, 2, 2, 1, 0])
     """
     saved, out = 0.0, np.zeros(len(counts), np.int64)
-    for t, n in enumerate(counts.tolist()):
+    limits = np.minimum(most_numbers(counts, share), most)
+    for t, (n, limit) in enumerate(zip(counts.tolist(), limits.tolist(), strict=True)):
         saved += share * n
-        out[t] = min(int(saved + 1e-9), n // 2, most)
+        out[t] = min(int(saved + 1e-9), limit)
         saved = min(saved - out[t], SAVED_NUMBERS)
     return out
 

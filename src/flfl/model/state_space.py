@@ -105,50 +105,56 @@ def smooth_whole(
     and all at once."""
     A, S = dynamics.A, dynamics.S
     S_inv = symmetric(np.linalg.inv(S))
-    D = information + S_inv
-    D[:-1] += symmetric(A.T @ S_inv @ A)
-    D[0] += np.linalg.inv(stationary(A, S)) - S_inv
-    upper = np.broadcast_to(-A.T @ S_inv, (max(len(D) - 1, 0), *A.shape))
-    x, V, C = _solve(D, upper, vector[..., None])
+    V, x = information + S_inv, vector[..., None].copy()
+    V[:-1] += symmetric(A.T @ S_inv @ A)
+    V[0] += np.linalg.inv(stationary(A, S)) - S_inv
+    upper = np.broadcast_to(-A.T @ S_inv, (max(len(V) - 1, 0), *A.shape))
+    C = _solve(V, upper, x, np.empty((len(V) // 2, *A.shape)))
     return x[..., 0], V, C
 
 
-def _solve(D: Array, U: Array, h: Array) -> tuple[Array, Array, Array]:
-    """Solution and selected inverse of a block-tridiagonal system.
+def _solve(D: Array, U: Array, h: Array, spare: Array) -> Array:
+    """Solution and selected inverse of a block-tridiagonal system, in the place of its parts.
 
     It has diagonal blocks D (n, k, k), blocks U (n - 1, k, k) at (t, t + 1), and the right-hand
-    side h (n, k, 1). Returns the solution (n, k, 1) and the same blocks V and C of the inverse.
+    side h (n, k, 1). D becomes those blocks of the inverse, h the solution; returns the blocks of
+    the inverse beside the diagonal. ``spare`` (n // 2, k, k) is room for products: fresh memory
+    costs as much as filling it.
     """
     n, k, _ = h.shape
     if n == 1:
-        V = symmetric(np.linalg.inv(D))
-        return V @ h, V, np.empty((0, k, k))
+        D[:] = symmetric(np.linalg.inv(D))
+        h[:] = D @ h
+        return np.empty((0, k, k))
     # Odd slots go. If the last slot is one of them, it has a left neighbour only.
-    V_odd = symmetric(np.linalg.inv(D[1::2]))
+    V, x, V_even, x_even = D[1::2], h[1::2], D[::2], h[::2]
     left, right = U[::2], U[1::2]
-    m, both = len(V_odd), len(right)
-    G_left = V_odd @ left.mT
-    G_right = V_odd[:both] @ right
-    x_odd = V_odd @ h[1::2]
-    D_even, h_even = D[::2].copy(), h[::2].copy()
-    D_even[:m] -= left @ G_left
-    h_even[:m] -= left @ x_odd
-    D_even[1 : both + 1] -= right.mT @ G_right
-    h_even[1 : both + 1] -= right.mT @ x_odd[:both]
-    x_even, V_even, C_even = _solve(D_even, -(left[:both] @ G_right), h_even)
-    # Back: x_j = D_j^-1 h_j - G_left x_{j-1} - G_right x_{j+1}, and the same for covariances.
-    x, V, C = np.empty_like(h), np.empty_like(D), np.empty((n - 1, k, k))
-    x_odd -= G_left @ x_even[:m]
-    x_odd[:both] -= G_right @ x_even[1 : both + 1]
-    to_left = -(G_left @ V_even[:m])  # cov(x_j, x_{j-1})
-    to_left[:both] -= G_right @ C_even[:both].mT
-    to_right = -(G_left[:both] @ C_even[:both]) - G_right @ V_even[1 : both + 1]
-    V_odd -= to_left @ G_left.mT
-    V_odd[:both] -= to_right @ G_right.mT
-    x[::2], x[1::2] = x_even, x_odd
-    V[::2], V[1::2] = V_even, symmetric(V_odd)
-    C[::2], C[1::2] = to_left.mT, to_right
-    return x, V, C
+    m, both = len(V), len(right)
+    room, less = spare[:m], spare[:both]
+    V[:] = np.linalg.inv(V)
+    # x_j = D_j^-1 h_j + G_left x_{j-1} + G_right x_{j+1}, and the same for covariances.
+    np.negative(V, out=room)
+    G_left, G_right = room @ left.mT, less @ right
+    x[:] = V @ x
+    V_even[:m] += np.matmul(left, G_left, out=room)
+    V_even[1 : both + 1] += np.matmul(right.mT, G_right, out=less)
+    x_even[:m] -= left @ x
+    x_even[1 : both + 1] -= right.mT @ x[:both]
+    C_even = _solve(V_even, left[:both] @ G_right, x_even, spare)[:both]
+    x += G_left @ x_even[:m]
+    x[:both] += G_right @ x_even[1 : both + 1]
+    C = np.empty((n - 1, k, k))
+    to_left, to_right = C[::2], C[1::2]  # cov(x_{j-1}, x_j), cov(x_j, x_{j+1})
+    np.matmul(V_even[:m], G_left.mT, out=to_left)
+    to_left[:both] += np.matmul(C_even, G_right.mT, out=less)
+    np.matmul(G_right, V_even[1 : both + 1], out=to_right)
+    to_right += np.matmul(G_left[:both], C_even, out=less)
+    V += np.matmul(G_left, to_left, out=room)
+    V[:both] += np.matmul(G_right, to_right.mT, out=less)
+    room[:] = V.mT
+    V += room
+    V *= 0.5
+    return C
 
 
 def symmetric(X: NDArray[np.floating]) -> Array:

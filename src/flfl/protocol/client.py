@@ -1,9 +1,10 @@
 """A site's part of a run: a chain of frozen states and one table of handlers.
 
 ``Joined -> Published -> Released -> Fitted -> Finished``; after a pilot, a fitted site publishes
-once more. A handler is a pure function ``(outgoing, state, body) -> (state, answer)``. It gets what
-the owner gives out, never a clean reading. What it refuses, it refuses with a code from a fixed
-list. Replaying a journal is a fold.
+once more; with late copies, a site that has released is ``Offered`` in between. A handler is a pure
+function ``(outgoing, state, body) -> (state, answer)``. It gets what the owner gives out, never a
+clean reading. What it refuses, it refuses with a code from a fixed list. Replaying a journal is a
+fold.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flfl.model import Array, Index, Mask, loadings
 from flfl.model.transforms import fit_offsets, season_rows
 from flfl.protocol import network as public
 from flfl.protocol import schema
+from flfl.protocol.late import Late
 from flfl.protocol.network import Facts, Network, Once
 from flfl.protocol.owner import Outgoing, Owner
 from flfl.protocol.plan import Addition, Fit, Plan
@@ -112,6 +114,13 @@ class Released(_Informed):
 
 
 @dataclass(frozen=True)
+class Offered(_Informed):
+    """So are its copies that came late."""
+
+    late: Late
+
+
+@dataclass(frozen=True)
 class Fitted(_Informed):
     """It has fitted its loadings ``P`` and residual variances ``r`` at least once."""
 
@@ -171,11 +180,11 @@ def publish(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """Where there are copies in a stretch, and how noisy they are."""
     network, units, stretch = check_publish(state, body)
     rows, there = season_rows(state.run.positions, units[1]), np.isfinite(out.copies)
-    then, slots = _units_stops(state, network, out, stretch), np.arange(there.shape[1])
+    then = _units_stops(state, network, out, stretch)
     moves = _moving(state, out.sensors)
     earlier, now = (
         fit_offsets(np.where(J, out.copies, 0.0), J.astype(float), rows)
-        for J in (there & (slots < then), there & (slots < stretch.stop))
+        for J in (there & (out.arrival < then), there & (out.arrival < stretch.stop))
     )
     # After the pilot, and in every fit anew, centre and season follow all copies, and the release
     # is adjusted.
@@ -211,12 +220,13 @@ def _units_stops(state: State, network: Network | None, out: Outgoing, stretch: 
     ends = whole.first + whole.stops
     for n, row in enumerate(out.sensors):
         at = stop_of.get(row.tobytes(), 0)
-        if there[n, :at].any():
+        arrival = out.arrival[n][there[n]]
+        if (arrival < at).any():
             then[n] = at
-        elif there[n].any():
+        elif len(arrival):
             # A store that was lost has no copies of then: its sensors begin anew, with the stretch
             # of their first copy.
-            stop = np.searchsorted(ends, np.argmax(there[n]), side="right")
+            stop = np.searchsorted(ends, arrival.min(), side="right")
             then[n] = ends[stop] if stop < len(ends) else stretch.stop
     return then
 
@@ -231,8 +241,24 @@ def _moving(state: State, sensors: Index) -> Mask:
     if run.fit == Fit.ONWARD or network is None:
         return np.zeros(len(sensors), bool)
     young = network.due & ~whole.known[:, : network.first - whole.first].any(axis=1)
+    young[whole.late.rows[whole.late.slots < network.first]] = False
     ids = {row.tobytes() for row in network.sensors[young]}
     return np.array([row.tobytes() in ids for row in sensors], bool)
+
+
+def _lacking(state: State, network: Network | None, sensors: Index) -> Mask | None:
+    """Where readings may come late: released slots of the window, without a copy of this sensor's
+    (m, N). None where nothing is released late."""
+    run = state.run
+    if not run.plan.late or run.addition is None or network is None:
+        return None
+    out = np.zeros((len(sensors), len(run.positions)), bool)
+    out[:, network.here] = True
+    row_of = {digest.tobytes(): row for row, digest in enumerate(network.sensors)}
+    for n, digest in enumerate(sensors):
+        if (row := row_of.get(digest.tobytes())) is not None:
+            out[n, network.here] = ~network.known[row]
+    return out
 
 
 def check_publish(state: State, body: Body) -> tuple[Network | None, tuple[str, int], slice]:
@@ -308,6 +334,60 @@ def _everybody(state: Published, body: Body) -> dict[str, Facts]:
     return out
 
 
+def late(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
+    """This site's copies of slots that were released without them, each by itself."""
+    state, run = _at(state, Released), state.run
+    _need(run.plan.late and run.addition is not None, ORDER)
+    network = state.network
+    rows, start, stop = network.rows(run.name), network.first, network.first + network.last.start
+    C, past = out.copies[:, start:stop], slice(0, stop - start)
+    units = network.units_stop[rows] > 0
+    new = out.late & np.isfinite(C) & ~network.known[rows, past] & units[:, None]
+    new &= ~network.late.dense(len(network.r), slice(start, stop))[2][rows]
+    n, t = np.nonzero(new)
+    season = state.offsets @ season_rows(run.positions[start:stop], network.season)
+    copies = np.clip((C - season)[n, t] / network.scale, -LARGEST_PART, LARGEST_PART)
+    sigma2 = (out.sigma[n, start + t] / network.scale) ** 2
+    given = Late(rows[n], start + t, copies, sigma2)
+    return Offered(run, state.seen, network, state.offsets, given), {**vars(given)}
+
+
+def add(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
+    """Everybody's late copies."""
+    state = _at(state, Offered)
+    mine = state.network.names.index(state.run.name)
+    parts = _late_parts(state, body)
+    _need(body["present"][mine], OWN)
+    sent = zip(vars(parts[mine]).values(), vars(state.late).values(), strict=True)
+    _need(all(np.array_equal(one, other) for one, other in sent), OWN)
+    network = _once(state, "add", body, partial(_with_late, state, body, parts))
+    return Released(state.run, state.seen, network, state.offsets), {}
+
+
+def _late_parts(state: Offered, body: Body) -> list[Late]:
+    sizes, present = body["sizes"], body["present"]
+    n, sites = len(body["rows"]), len(state.network.names)
+    _need(len(sizes) == len(present) == len(body["signatures"]) == sites, SITES)
+    _need(((sizes >= 0) & (sizes <= n)).all() and sizes.sum() == n, SITES)
+    _need(np.isin(present, (0, 1)).all() and not sizes[present == 0].any(), SITES)
+    edges = np.cumsum(sizes)[:-1]
+    parts = (np.split(body[name], edges) for name in schema.LATE_FIELDS)
+    return [Late(*arrays) for arrays in zip(*parts, strict=True)]
+
+
+def _with_late(state: Offered, body: Body, parts: list[Late]) -> Network:
+    network = state.network
+    for name, part, here, signature in zip(
+        network.names, parts, body["present"], body["signatures"], strict=True
+    ):
+        if here:
+            _check(state, name, signature, {**vars(part)})
+        _need(np.isin(part.rows, network.rows(name)).all(), SITES)
+    whole = network.late.with_more(*parts)
+    _need(schema.late_fits(whole, network, network.first + network.last.start), SITES)
+    return replace(network, late=whole)
+
+
 def begin(out: Outgoing, state: State, body: Body) -> tuple[State, Answer]:
     """The sums are open: fit the first loadings."""
     state = _at(state, Released)
@@ -346,6 +426,10 @@ def _fit(
     run, offsets = state.run, state.offsets
     rows, there, C = _own_copies(out, run, network, offsets)
     J, sigma2 = there.astype(float), network.sigma2_of(rows)
+    if len(network.late):
+        parts = network.late.dense(len(network.r), network.here)
+        copies, added, came = (part[rows] for part in parts)
+        C, J, sigma2 = C + copies, J + came, sigma2 + added
     try:
         with np.errstate(all="ignore"):
             post, learned = network.inferred.post, network.learned
@@ -402,7 +486,8 @@ def _check(state: State, name: str, signature: np.ndarray, arrays: Body) -> None
 
 
 HANDLERS: Mapping[str, Handler] = {
-    handler.__name__: handler for handler in (vote, resume, publish, release, begin, refit, finish)
+    handler.__name__: handler
+    for handler in (vote, resume, publish, release, late, add, begin, refit, finish)
 }
 
 
@@ -453,10 +538,11 @@ class Client:
         if kind == "vote" and isinstance(self.state, Joined):
             self.outgoing = self.owner.vote(run.plan.units())
         elif kind == "publish":
-            _, units, stretch = check_publish(self.state, body)
-            limit = bound(self.outgoing, self.state)
+            network, units, stretch = check_publish(self.state, body)
+            limit, wish = bound(self.outgoing, self.state), run.plan.added_error
+            past = _lacking(self.state, network, self.outgoing.sensors)
             try:
-                self.outgoing = self.owner.copy(units, stretch, run.plan.added_error, limit)
+                self.outgoing = self.owner.copy(units, stretch, wish, limit, past)
             except FLFLError as error:
                 raise Refusal(READINGS) from error
         state, answer = HANDLERS[kind](self.outgoing, self.state, body)

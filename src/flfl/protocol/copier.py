@@ -57,11 +57,13 @@ class Readings:
 @dataclass(frozen=True)
 class Copies:
     """Copies on the transformed scale (m, N), NaN where there is none, their added errors (m, N),
-    and each sensor's published error in time (m,)."""
+    each sensor's published error in time (m,), and the instants at which they were made: their own,
+    or that of the last slot when they came late (m, N)."""
 
     values: Array
     sigma: Array
     error: Array
+    arrivals: Index
 
     @property
     def known(self) -> Mask:
@@ -153,7 +155,7 @@ def limit_in_order(
     any_exact = bool(exact.any())
     for t in np.flatnonzero(new.any(1)):
         z, k, n = Z[t], new[t], noise[t]
-        ahead = P + drift * (instants[t] - at)
+        ahead = P + drift * np.abs(instants[t] - at)
         width = constants.LIMIT_REACH * np.sqrt(ahead + s2)
         inside = np.minimum(np.maximum(z, f - width), f + width)
         limited = k & (inside != z)
@@ -176,7 +178,7 @@ class Copier:
     """Makes a site's copies, with its secret, into its store.
 
     A reading has one copy, whatever the table says later, and no clean reading but its own enters
-    it. What comes late, at or before a sensor's last copy, is not copied: it is used at home.
+    it. What comes late is not copied: it is used at home, but where late copies are asked for.
 
     Examples
     --------
@@ -195,9 +197,10 @@ class Copier:
 
     def copy(
         self, readings: Readings, sigma: Array, s: Array, slots: slice = slice(None),
-        held: Array | None = None,
+        held: Array | None = None, late: Mask | None = None,
     ) -> Copies:  # fmt: skip
-        """The copies of a whole table: stored ones, and new ones for readings in ``slots``.
+        """The copies of a whole table: stored ones, and new ones for readings in ``slots``, and for
+        those without a copy where they may come ``late`` (m, N).
 
         ``sigma`` (m,) is the added error of new copies, NaN for sensors that stay at home, ``s``
         (m,) the error in time. ``held`` (m, 5) is what the store is to hold of sensors without
@@ -214,22 +217,28 @@ class Copier:
         sigmas[np.isnan(values)] = 0.0
         stretch = np.zeros(len(instants), bool)
         stretch[slots] = True
-        stretch &= instants > self.store.start
-        new = readings.known & stretch & np.isfinite(sigma)[:, None]
+        may = readings.known & (instants > self.store.start) & np.isfinite(sigma)[:, None]
+        may &= np.isnan(values) & first[:, None]
+        new, past = may & stretch, may & (False if late is None else late)
         for n, sensor in enumerate(ids):
             last = self.store.last(sensor)
             new[n] &= last is None or instants > last[0]
-        rows = np.flatnonzero(new.any(1))
-        if len(rows):
-            made = self._make(readings, new, sigma, s, rows, held)
-            values = np.where(new, made, values)
-            sigmas = np.where(new, sigma[:, None], sigmas)
-        return Copies(values, sigmas, np.array([self.store.held(sensor)[1][0] for sensor in ids]))
+        arrived = int(instants[stretch][-1]) if stretch.any() else 0
+        for which, when in ((new, None), (past & ~new, arrived)):
+            if which.any():
+                made = self._make(readings, which, sigma, s, held, when)
+                values = np.where(which, made, values)
+                sigmas = np.where(which, sigma[:, None], sigmas)
+        error = np.array([self.store.held(sensor)[1][0] for sensor in ids])
+        arrivals = [self.store.arrivals(sensor, instants) for sensor in ids]
+        return Copies(values, sigmas, error, np.reshape(arrivals, values.shape))
 
     def _make(
-        self, readings: Readings, new: Mask, sigma: Array, s: Array, rows: Index, held: Array
-    ) -> Array:
+        self, readings: Readings, new: Mask, sigma: Array, s: Array, held: Array,
+        arrived: int | None,
+    ) -> Array:  # fmt: skip
         """New copies of some sensors, into the store; NaN where there is none (m, N)."""
+        rows = np.flatnonzero(new.any(1))
         tags = self._check_readings(readings, rows)
         used, transform = np.flatnonzero(new.any(0)), readings.pin.transform
         part = slice(used[0], used[-1] + 1)
@@ -259,7 +268,10 @@ class Copier:
                 added = np.full(k.sum(), sigma[rows[n]])
                 self.store.pin(ids[n], readings.pin, held[rows[n]])
                 block = Block(instants[k], copies[n, k], added, tags[n, k], f[n], P[n])
-                self.store.append(ids[n], block)
+                if arrived is None:
+                    self.store.append(ids[n], block)
+                else:
+                    self.store.append_late(ids[n], block, arrived)
         values = np.full(readings.raw.shape, np.nan)
         values[rows, part] = copies
         return values

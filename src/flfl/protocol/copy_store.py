@@ -48,6 +48,15 @@ create trigger block_stays before update on block begin select raise(abort, 'app
 
 create trigger block_kept before delete on block begin select raise(abort, 'append only'); end
 """
+_LATE_SCHEMA = """
+create table late (
+    sensor text, arrived integer, instants blob, copies blob, sigmas blob, tags blob
+)
+
+create trigger late_stays before update on late begin select raise(abort, 'append only'); end
+
+create trigger late_kept before delete on late begin select raise(abort, 'append only'); end
+"""
 
 
 _MARKER = re.compile(r"[0-9a-f]{32} \d{1,18}\s*")
@@ -121,9 +130,11 @@ class CopyStore:
             raise _damaged(self.path, error) from None
         if not self._run("select 1 from sqlite_master"):
             with self.transaction():
-                for statement in _SCHEMA.strip().split("\n\n"):
-                    self._run(statement)
+                self._create(_SCHEMA)
                 self._put("id", secrets.token_hex(16))
+        if not self._run("select 1 from sqlite_master where name = 'late'"):
+            with self.transaction():
+                self._create(_LATE_SCHEMA)
         self.id = str(self._get("id"))
 
     @classmethod
@@ -220,7 +231,8 @@ class CopyStore:
     @property
     def sensors(self) -> list[str]:
         """Permanent ids of the sensors that have copies."""
-        return [row[0] for row in self._run("select distinct sensor from block order by 1")]
+        query = "select sensor from block union select sensor from late order by 1"
+        return [row[0] for row in self._run(query)]
 
     def permanent(self, sensor: str) -> str:
         """The id that a sensor's copies are kept under."""
@@ -237,9 +249,9 @@ class CopyStore:
                 return
             if other:
                 raise CopyError("alias", f"{new} is an alias of {other[0][0]} already")
-            if new != old and self.last(new) is not None:
+            if new != old and new in self.sensors:
                 raise CopyError("alias", f"{new} has copies of its own; leave it out from now on")
-            if new != old and self.last(old) is None:
+            if new != old and old not in self.sensors:
                 raise CopyError("alias", f"{old} has no copies; check the name")
             self._run("insert into alias values (?, ?)", new, old)
 
@@ -299,7 +311,27 @@ class CopyStore:
 
     def append(self, sensor: str, block: Block) -> None:
         """Add copies after the last one of a sensor."""
-        sensor = self.permanent(sensor)
+        sensor, arrays = self.permanent(sensor), self._checked(sensor, block)
+        with self.transaction():
+            end, blobs = self.last(sensor), [array.tobytes() for array in arrays]
+            first, last = int(arrays[0][0]), int(arrays[0][-1])
+            if end is not None and first <= end[0]:
+                text = "a reading has one copy, for ever, and none that comes after later ones"
+                raise CopyError("already copied", f"{sensor}: {text}")
+            if self._run("select 1 from late where sensor = ? limit 1", sensor):
+                self._check_new(sensor, arrays[0])
+            row = (sensor, first, last, *blobs, float(block.forecast), float(block.variance))
+            self._run("insert into block values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+
+    def append_late(self, sensor: str, block: Block, arrived: int) -> None:
+        """Add copies of readings that came late, when slots up to ``arrived`` were released."""
+        sensor, arrays = self.permanent(sensor), self._checked(sensor, block)
+        with self.transaction():
+            self._check_new(sensor, arrays[0])
+            row = (sensor, int(arrived), *(array.tobytes() for array in arrays))
+            self._run("insert into late values (?, ?, ?, ?, ?, ?)", *row)
+
+    def _checked(self, sensor: str, block: Block) -> list[NDArray]:
         instants, *rest = arrays = [
             np.asarray(array).astype(kind)
             for array, kind in zip(block[:4], _BLOBS.values(), strict=True)
@@ -313,17 +345,13 @@ class CopyStore:
             or not np.isfinite([block.forecast, block.variance]).all()
         ):
             raise CopyError("not a block", f"{sensor}: not equally many finite copies in order")
-        first, last = int(instants[0]), int(instants[-1])
-        if first <= self.start:
+        if instants[0] <= self.start:
             raise CopyError("too early", f"{sensor}: this store begins after {self.start}")
-        with self.transaction():
-            end = self.last(sensor)
-            if end is not None and first <= end[0]:
-                text = "a reading has one copy, for ever, and none that comes after later ones"
-                raise CopyError("already copied", f"{sensor}: {text}")
-            blobs = [array.tobytes() for array in arrays]
-            row = (sensor, first, last, *blobs, float(block.forecast), float(block.variance))
-            self._run("insert into block values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        return arrays
+
+    def _check_new(self, sensor: str, instants: Index) -> None:
+        if np.isin(instants, self._load(sensor)[0]).any():
+            raise CopyError("already copied", f"{sensor}: a reading has one copy, for ever")
 
     def read(self, sensor: str, instants: Index) -> tuple[Array, Array]:
         """Copies and their added errors (n,) at increasing instants, NaN where there is none."""
@@ -333,8 +361,17 @@ class CopyStore:
         out[:, mine] = copies[theirs], sigmas[theirs]
         return out[0], out[1]
 
+    def arrivals(self, sensor: str, instants: Index) -> Index:
+        """When readings at increasing instants (n,) were copied: in order, or late."""
+        out = np.array(instants, np.int64)
+        query = "select arrived, instants from late where sensor = ?"
+        for arrived, blob in self._run(query, self.permanent(sensor)):
+            out[np.isin(instants, np.frombuffer(blob, "<i8"))] = arrived
+        return out
+
     def last(self, sensor: str) -> tuple[int, float, float] | None:
-        """Instant of a sensor's last copy, and the forecast and its variance after it."""
+        """Instant of a sensor's last copy, but for late ones, and the forecast and its variance
+        after it."""
         query = "select last, forecast, variance from block where sensor = ? order by last desc"
         rows = self._run(query + " limit 1", self.permanent(sensor))
         return rows[0] if rows else None
@@ -351,10 +388,20 @@ class CopyStore:
 
     def _load(self, sensor: str) -> list[NDArray]:
         """Instants, copies, sigmas and tags of a sensor, in order of time (n,)."""
-        query = f"select {', '.join(_BLOBS)} from block where sensor = ? order by first"
-        blobs = list(zip(*self._run(query, self.permanent(sensor)), strict=True)) or [()] * 4
+        what, own = ", ".join(_BLOBS), self.permanent(sensor)
+        rows = self._run(f"select {what} from block where sensor = ? order by first", own)
+        late = self._run(f"select {what} from late where sensor = ?", own)
+        blobs = list(zip(*rows, *late, strict=True)) or [()] * 4
         kinds = zip(blobs, _BLOBS.values(), strict=True)
-        return [np.frombuffer(b"".join(blob), kind) for blob, kind in kinds]
+        arrays = [np.frombuffer(b"".join(blob), kind) for blob, kind in kinds]
+        if late:
+            order = np.argsort(arrays[0])
+            arrays = [array[order] for array in arrays]
+        return arrays
+
+    def _create(self, schema: str) -> None:
+        for statement in schema.strip().split("\n\n"):
+            self._run(statement)
 
     def _get(self, name: str) -> Any:
         rows = self._run("select value from about where name = ?", name)

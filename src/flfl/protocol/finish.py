@@ -122,7 +122,9 @@ def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None
         return None
     stored = [store.read(sensor, table.instants)[0] for sensor in table.ids]
     copies = np.array(stored).reshape(table.raw.shape)
-    J = np.isfinite(copies) & (np.arange(len(table.instants)) < network.units_stop[rows][:, None])
+    made = np.array([store.arrivals(sensor, table.instants) for sensor in table.ids])
+    arrival = np.searchsorted(table.instants, made)
+    J = np.isfinite(copies) & (arrival < network.units_stop[rows][:, None])
     season = season_rows(table.positions, network.season)
     offsets = fit_offsets(np.where(J, copies, 0.0), J.astype(float), season)
     return OwnPart(rows, copies, offsets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar, cast
 
@@ -20,6 +20,7 @@ from flfl.model import Array, Index, Mask, loadings
 from flfl.model.basis import keyed_signs, smooth_basis
 from flfl.model.state_space import Dynamics, Posterior, first_dynamics, learn, smooth
 from flfl.model.transforms import season_rows
+from flfl.protocol.late import Late
 from flfl.protocol.plan import Addition, Fit, Plan
 
 T = TypeVar("T", bound=np.generic)
@@ -102,6 +103,7 @@ class Network:
     quietest: float = 0.0  # no error in time counts as less: fixed when the first sensors speak
     first: int = 0  # slots of the network that came before these, and are not held here
     learns: bool = True  # False for a window, whose dynamics are those of a longer time
+    late: Late = field(default_factory=Late)  # copies that came after the release of their slots
 
     @property
     def n_slots(self) -> int:
@@ -158,6 +160,7 @@ class Network:
             self.site, self.order, self.sensors, self.places, self.error, self.units_stop,
             self.stops, self.sigma, self.known, self.numbers, self.z, self.P, self.r,
             self.dynamics.A, self.dynamics.S, self.due, np.array(self.first, np.int64),
+            *vars(self.late).values(),
         ):  # fmt: skip
             text.update(np.ascontiguousarray(array).tobytes())
         return text.digest()
@@ -227,7 +230,11 @@ class Network:
             row, found = int(own.rows[0]), self.inferred
             noise = own.there[0] * (self.r[row] + self.sigma2_of(own.rows)[0])
             part = (self.P[row], weights[0] * phi[0], noise, own.copies[0])
-            return self.solved.without(row, *part, found.information, found.vector)
+            made = self.solved.without(row, *part, found.information, found.vector)
+            if len(mine := self.late.where(self.late.rows == row)):
+                late = mine.information(self.P, self.r, self.here)
+                made = made[0] - late[0], made[1] - late[1]
+            return made
         z = self.z - loadings.released(own.copies, weights, phi, self.numbers)
         k = self.P.shape[1]
         information, vector = np.empty((self.n_slots, k, k)), np.empty((self.n_slots, k))
@@ -235,6 +242,8 @@ class Network:
             (F, R), (own_F, own_R) = self.design(at), self.design(at, own.rows, own.there)
             made = loadings.information(F - own_F, R - own_R, z[at], self.numbers[at])
             information[at], vector[at] = made
+        if len(others := self.late.where(~np.isin(self.late.rows, own.rows))):
+            add_late(self, others, information, vector)
         return information, vector
 
 
@@ -249,7 +258,7 @@ def found(
     if len(np.unique(places, axis=0)) < max(3, M // 2):
         plan = replace(plan, box=None)
     scale = float(np.sqrt(variance[varies].mean())) if varies.any() else 1.0
-    K = max(1, min(constants.MOST_NUMBERS, M // 2))
+    K = _width(M, plan)
     whole, real = np.empty(0, np.int64), np.empty(0)
     empty = Network(
         plan=plan, names=(), site=whole, order=whole, sensors=np.empty((0, 4), np.int64),
@@ -268,7 +277,7 @@ def since(network: Network, slot: int) -> Network:
     return replace(
         network, first=network.first + cut, stops=network.stops[kept] - cut,
         sigma=network.sigma[:, kept], known=network.known[:, cut:], numbers=network.numbers[cut:],
-        z=network.z[cut:],
+        z=network.z[cut:], late=network.late.where(network.late.slots >= network.first + cut),
     )  # fmt: skip
 
 
@@ -293,6 +302,7 @@ def joined(whole: Network, part: Network) -> Network:
         known=np.concatenate([_longer(whole.known[:, :cut], M), part.known], axis=1),
         numbers=np.concatenate([whole.numbers[:cut], part.numbers]),
         z=np.concatenate([z, part.z]),
+        late=whole.late.where(whole.late.slots < part.first).with_more(part.late),
     )
 
 
@@ -323,14 +333,16 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
         quietest=network.quietest or _quietest(error),
     )  # fmt: skip
     # More sensors allow for more numbers a slot.
-    K = max(network.z.shape[1], min(constants.MOST_NUMBERS, M // 2))
+    K = max(network.z.shape[1], _width(M, network.plan))
     z = _wider(network.z, K)
-    grown = replace(grown, z=z)
+    grown, late = replace(grown, z=z), network.late
     if shift.any() and N:
         # Sums are linear in the copies, so also in their centres and seasons.
         season = season_rows(network.positions, network.season)[:, network.here]
         change = grown.known * (shift @ season) / network.scale
         z = z - loadings.released(change, grown.weights, grown.phi, network.numbers)
+        moved = (shift[late.rows] * season[:, late.slots - network.first].T).sum(axis=1)
+        late = replace(late, copies=late.copies - moved / network.scale)
     numbers = numbers_of(known, site, network.plan.share, K)
     # The others keep the units that their part of the release is in; without one there are none.
     units_stop = _longer(network.units_stop, M)
@@ -349,6 +361,7 @@ def extend(network: Network, facts: Mapping[str, Facts]) -> Network:
         P=P,
         r=r,
         due=np.concatenate([network.due, np.ones(M - had, bool)]),
+        late=late,
     )
 
 
@@ -374,10 +387,11 @@ def _first_residuals(network: Network) -> Array:
 
 
 def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
-    """Numbers released at each slot: a share of its readings, at most half of them.
+    """Numbers released at each slot: a share of its readings, at most half of them unless the
+    share is larger.
 
-    Where only two sites have readings, each could take its own part off the sums: then at most
-    half of the smaller one's readings. Nothing of a slot that one site alone has.
+    Where only two sites have readings, each could take its own part off the sums: then the limit
+    counts the smaller one's readings. Nothing of a slot that one site alone has.
     """
     inside = site >= 0
     order = np.argsort(site[inside], kind="stable")
@@ -387,8 +401,15 @@ def numbers_of(known: Mask, site: Index, share: float, most: int) -> Index:
         counts = np.add.reduceat(known[inside][order], first, axis=0, dtype=np.int64)
     total, present = counts.sum(axis=0), (counts > 0).sum(axis=0)
     smaller = np.where(counts > 0, counts, total).min(axis=0, initial=known.size)
-    half = np.where(present > 2, total, np.where(present == 2, smaller, 0)) // 2
-    return np.minimum(loadings.numbers_a_slot(np.where(half > 0, total, 0), share, most), half)
+    hidden = np.where(present > 2, total, np.where(present == 2, smaller, 0))
+    limit = loadings.most_numbers(hidden, share)
+    return np.minimum(loadings.numbers_a_slot(np.where(limit > 0, total, 0), share, most), limit)
+
+
+def _width(M: int, plan: Plan) -> int:
+    """Numbers that a slot can have, with all sensors there."""
+    limit = int(loadings.most_numbers(np.array(M), plan.share))
+    return max(1, min(constants.MOST_NUMBERS, limit))
 
 
 def restart(network: Network, earlier: Network | None = None) -> Network:
@@ -396,7 +417,7 @@ def restart(network: Network, earlier: Network | None = None) -> Network:
     owners are away follow from an earlier run's by :func:`carried`."""
     M = len(network.error)
     k = max(1, min(network.plan.rank, M - 1, network.n_slots // constants.SLOTS_A_FACTOR))
-    B = network.basis(max(k, 1, min(constants.MOST_NUMBERS, M // 2)))[:, :k]
+    B = network.basis(max(k, _width(M, network.plan)))[:, :k]
     P = B / np.sqrt(np.maximum((B**2).mean(axis=0), 1e-12))
     dynamics = first_dynamics(k, 1.0 / float((P**2).sum(axis=1).mean()))
     r = _first_residuals(network)
@@ -454,7 +475,8 @@ def with_loadings(
 ) -> Network:
     """The network with loadings that these sites have fitted."""
     fitted = np.isin(network.site, [network.names.index(name) for name in present])
-    few = network.known.sum(axis=1) < constants.FEWEST_READINGS
+    late = np.bincount(network.late.rows, minlength=len(network.r))
+    few = network.known.sum(axis=1) + late < constants.FEWEST_READINGS
     due = network.due & (few | ~fitted) if fit == Fit.KEPT else few | ~fitted
     return replace(network, P=P, r=r, due=due)
 
@@ -479,6 +501,8 @@ def infer(network: Network) -> Inferred:
             for at in blocks(network.n_slots):
                 made = loadings.information(*network.design(at), network.z[at], network.numbers[at])
                 information[at], vector[at] = made
+            if len(network.late):
+                add_late(network, network.late, information, vector)
             found = _smoothed(network, information, vector)
         parts = found.post.mean, found.dynamics.A, found.dynamics.S
         sensible = all((np.abs(part) < constants.LARGEST_FACTOR).all() for part in parts)
@@ -488,6 +512,15 @@ def infer(network: Network) -> Inferred:
         return found
     nothing = np.zeros_like(information), np.zeros_like(vector)
     return Inferred(*nothing, smooth(*nothing, network.dynamics), network.dynamics)
+
+
+def add_late(network: Network, late: Late, information: Array, vector: Array) -> None:
+    """Add what late copies tell of the factors (N, k, k), (N, k), in place."""
+    for at in blocks(network.n_slots):
+        slots = slice(network.first + at.start, network.first + at.stop)
+        more, toward = late.information(network.P, network.r, slots)
+        information[at] += more
+        vector[at] += toward
 
 
 def _smoothed(network: Network, information: Array, vector: Array) -> Inferred:

@@ -58,16 +58,21 @@ class Outgoing:
     error: Array = field(default_factory=lambda: np.empty(0))  # (m,) 0 for sensors at home
     copies: Array = field(default_factory=lambda: np.empty((0, 0)))  # (m, N) transformed, NaN: none
     sigma: Array = field(default_factory=lambda: np.empty((0, 0)))  # (m, N) their added errors
+    arrival: Index = field(default_factory=lambda: np.empty((0, 0), np.int64))  # (m, N) the slot
+    # at which each was made: its own, or the last one of the run in which it came late
+    late: bool = False  # whether copies that come late are given out
 
 
 class Owner:
     """Clean readings with their copier, and the owner's own setting of the added error."""
 
-    def __init__(self, table: Table, copier: Copier, added_error: AddedError) -> None:
+    def __init__(
+        self, table: Table, copier: Copier, added_error: AddedError, late: bool = False
+    ) -> None:
         self.table = table
         self._copier, self._added, self.store = copier, added_error, copier.store
         places = np.zeros((len(table.ids), 2)) if table.places is None else table.places
-        self.public = Outgoing(digests(table.ids), places)
+        self.public = Outgoing(digests(table.ids), places, late=late)
 
     def in_units(self, out: Outgoing, transform: str) -> Array:
         """Median added error of each sensor's copies, in the readings' units at its median reading;
@@ -92,9 +97,11 @@ class Owner:
         return replace(self.public, vote=like[0] if like else 0, negative=kept[2])
 
     def copy(
-        self, units: tuple[str, int], slots: slice, wish: float, bound: Array | None = None
-    ) -> Outgoing:
-        """Copies until the end of a stretch of slots, made once and for ever.
+        self, units: tuple[str, int], slots: slice, wish: float, bound: Array | None = None,
+        late: Mask | None = None,
+    ) -> Outgoing:  # fmt: skip
+        """Copies until the end of a stretch of slots, made once and for ever; also of readings that
+        came late, where they may (m, N), by an owner who gives them out.
 
         Of the readings' scale a rung of the ladder counts, else many wishes would find the scale
         itself; and it counts once, at a sensor's first copy, else many windows would find readings.
@@ -120,10 +127,10 @@ class Owner:
         sensible = (sigma == 0) | ((sigma >= LEAST_ERROR) & (sigma <= LARGEST))
         sigma = np.where(sensible, sigma, np.nan)
         error = ladder_up(np.fmax(np.where(s > 0, s, sigma), LEAST_ERROR))
-        held = np.column_stack([error, numbers])
+        held, late = np.column_stack([error, numbers]), late if self.public.late else None
         while True:
             try:
-                copies = self._copier.copy(readings, sigma, scale.swing, slots, held)
+                copies = self._copier.copy(readings, sigma, scale.swing, slots, held, late)
                 break
             except CopyError as fault:
                 # A sensor that must not be copied stays at home instead of stopping the site. It is
@@ -139,6 +146,7 @@ class Owner:
             error=np.where(there.any(axis=1), copies.error, 0.0),
             copies=np.where(there, copies.values, np.nan),
             sigma=np.where(there, copies.sigma, 0.0),
+            arrival=np.searchsorted(t.instants, copies.arrivals),
         )
 
     def remember(self, bound: Array | None) -> None:

@@ -30,6 +30,7 @@ class Plan:
     season: int | None = None
     period: int = 0
     box: Box | None = None  # corners of the published map
+    late: bool = False  # what comes after its slot's release is released as rows of its own
 
     def __post_init__(self) -> None:
         box = () if self.box is None else np.ravel(self.box).tolist()

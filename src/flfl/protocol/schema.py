@@ -18,6 +18,7 @@ from flfl.errors import InputError
 from flfl.model import Array, Index, Mask
 from flfl.model.state_space import Dynamics
 from flfl.model.transforms import TRANSFORMS
+from flfl.protocol.late import Late
 from flfl.protocol.messages import Exchange, Field, Protocol
 from flfl.protocol.network import OFFSETS, Facts, Network
 from flfl.protocol.plan import Plan
@@ -50,6 +51,13 @@ _FROM_ALL = {
     "sizes": Field("int", ("*",)),
     "signatures": Field("int", ("*", SIGNATURE)),
 }
+_LATE = {
+    "rows": Field("int", ("n",)),
+    "slots": Field("int", ("n",)),
+    "copies": Field("float", ("n",)),
+    "sigma2": Field("float", ("n",)),
+}
+LATE_FIELDS = tuple(_LATE)
 _NETWORK = {
     "names": Field("int", ("text",)),
     "transform": Field("int", ("word",)),
@@ -74,6 +82,7 @@ _NETWORK = {
     "S": Field("float", ("k", "k")),
     "due": Field("int", ("M",)),
     "first": Field("int"),
+    **{f"late_{name}": field for name, field in _LATE.items()},
 }
 """A network's public state: M sensors, N slots in S stretches, K numbers a slot, k factors."""
 
@@ -87,6 +96,18 @@ PROTOCOL: Protocol = {
     ),
     # Everybody's facts; the answer is this site's part of the sums.
     "release": Exchange({**_FROM_ALL, **_FACTS}, {"z": Field("sum", ("released",))}),
+    # Which copies came after the release of their slots? In nights of a network that releases them.
+    "late": Exchange({}, {**_LATE, **_SIGNED}),
+    # Everybody's late copies.
+    "add": Exchange(
+        {
+            **_LATE,
+            "sizes": Field("int", ("*",)),
+            "present": Field("int", ("*",)),
+            "signatures": Field("int", ("*", SIGNATURE)),
+        },
+        {},
+    ),
     # The sums; the answer is the loadings of this site's sensors.
     "begin": Exchange(
         {"present": Field("int", ("*",)), "z": Field("float", ("*",))}, {**_ROW, **_SIGNED}
@@ -171,6 +192,19 @@ def loadings_fit(P: Array, r: Array) -> bool:
     return bool(usual and ((r > LARGEST**-2) & (r < LARGEST**2)).all())
 
 
+def late_fits(late: Late, network: Network, stop: int) -> bool:
+    """Whether late copies are such as sensors of a network can have before a slot: one a sensor and
+    slot, where none was released in time."""
+    inside = (late.rows >= 0) & (late.rows < len(network.r))
+    if not (inside & (late.slots >= network.first) & (late.slots < stop)).all():
+        return False
+    taken = network.known[late.rows, late.slots - network.first]
+    twice = len(np.unique(np.stack([late.rows, late.slots]), axis=1).T) < len(late)
+    values = np.abs(late.copies).max(initial=0.0) < LARGEST
+    added = ((late.sigma2 == 0) | ((late.sigma2 > LARGEST**-2) & (late.sigma2 < LARGEST**2))).all()
+    return bool(not taken.any() and not twice and values and added)
+
+
 def network_to_arrays(network: Network) -> dict[str, NDArray]:
     """A network's public state as plain arrays: for a message, and for files of a finished run."""
     special = {
@@ -181,6 +215,7 @@ def network_to_arrays(network: Network) -> dict[str, NDArray]:
         "due": network.due.astype(np.int64),
         "A": network.dynamics.A,
         "S": network.dynamics.S,
+        **{f"late_{name}": array for name, array in vars(network.late).items()},
     }
     arrays = {name: special.get(name, getattr(network, name, None)) for name in _NETWORK}
     return {name: np.asarray(array) for name, array in arrays.items()}
@@ -190,6 +225,8 @@ def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
     """The state back, its slots a step apart; an `InputError` when the arrays do not fit
     together, or no run can have led to them."""
     try:
+        # Networks of earlier versions have none.
+        arrays = {**{f"late_{name}": array for name, array in vars(Late()).items()}, **arrays}
         sizes: dict[str | int, int] = {DIGEST: DIGEST, 2: 2}
         for name, field in _NETWORK.items():
             shape, kind = arrays[name].shape, arrays[name].dtype.kind
@@ -211,6 +248,7 @@ def network_from_arrays(arrays: Mapping[str, NDArray], plan: Plan) -> Network:
             "due": own["due"].astype(bool),
             "first": int(own["first"]),
             "positions": np.arange(int(own["first"]) + sizes["N"], dtype=float),
+            "late": Late(*(own.pop(f"late_{name}") for name in LATE_FIELDS)),
         }
         network = Network(**own, dynamics=dynamics)
         sound = _is_sound(network)
@@ -247,6 +285,7 @@ def _is_sound(network: Network) -> bool:
         # The factors keep a finite variance.
         and np.abs(np.linalg.eigvals(A)).max() < LARGEST_RADIUS + 1e-6
         and np.linalg.eigvalsh(S).min() > 0
+        and late_fits(network.late, network, network.stop)
     )
 
 

@@ -23,6 +23,7 @@ from flfl.errors import FLFLError, InputError
 from flfl.model import Array
 from flfl.protocol import network as public
 from flfl.protocol import schema
+from flfl.protocol.late import Late
 from flfl.protocol.network import Facts, Network, Once
 from flfl.protocol.plan import Addition, Fit, Plan
 from flfl.protocol.session import Ask, Program, Replies
@@ -116,13 +117,14 @@ class Coordination:
             signatures=np.array([body["signature"] for body in bodies]),
             **{key: np.concatenate([body[key] for body in bodies]) for key in schema.FACT_FIELDS},
         )
+        sums = replies.total["z"]
         present = [name for name in replies.sites or facts if name in facts]
         if lost := [name for name in facts if name not in present]:
             self.traffic.notes.append(
                 f"{', '.join(lost)} left during the release: the sums are those of the others, and"
                 " nothing of it is in them"
             )
-        sums = replies.total["z"]
+        network = yield from self._with_late(network)
         if len(sums) != self.sizes["released"]:
             raise FLFLError(f"{len(sums)} sums came, not {self.sizes['released']}")
         network = public.with_release(network, sums, present)
@@ -141,6 +143,35 @@ class Coordination:
                 ask = self._ask("refit", **loadings)
                 self.network = self.once(self.seen, partial(_same, self.network))
         return loadings
+
+    def _with_late(self, network: Network) -> Generator[Ask, Replies, Network]:
+        """The network with copies that came after the release of their slots, where it has any."""
+        if self.earlier is None or not self.plan.late:
+            return network
+        replies = yield self._ask("late")
+        stop = network.first + network.last.start
+        whole, parts, sizes, signatures, present = network.late, [], [], [], []
+        for name in network.names:
+            body = replies.by_site.get(name)
+            part = Late() if body is None else Late(*(body[key] for key in schema.LATE_FIELDS))
+            here = body is not None and self._is_signed(name, body)
+            fits = np.isin(part.rows, network.rows(name)).all()
+            if here and not (fits and schema.late_fits(whole.with_more(part), network, stop)):
+                here = False
+            if body is not None and not here:
+                self._set_aside(name, "its late copies do not fit, or its signature is wrong")
+            part = part if here else Late()
+            whole = whole.with_more(part)
+            parts.append(part)
+            sizes.append(len(part))
+            present.append(int(here))
+            signed = np.zeros(schema.SIGNATURE, np.int64)
+            signatures.append(body["signature"] if body is not None and here else signed)
+        yield self._ask(
+            "add", sizes=np.array(sizes), present=np.array(present),
+            signatures=np.array(signatures), **vars(Late().with_more(*parts)),
+        )  # fmt: skip
+        return replace(network, late=whole)
 
     def _facts(self, replies: Replies, n_slots: int) -> dict[str, Facts]:
         """What the sites published, without those who published something impossible."""
