@@ -14,7 +14,7 @@ from flfl.protocol.schema import PROTOCOL
 from flfl.protocol.server import Coordination
 from flfl.protocol.session import Coordinator, Site
 from flfl.protocol.traffic import Traffic
-from flfl.service import home
+from flfl.service import home, part
 from flfl.service.plan import agreement_of, grid_at
 from flfl.service.tables import read_source, write_tables
 from flfl.transport import local
@@ -45,7 +45,7 @@ def in_one_process(coordinator, sites, folder, now=None):
     clients, traffic, once = {}, Traffic(), together()
     for owner in owners:
         secret = home.secret(home.copies_folder(owner) / home.SECRET)
-        table = home.table_of(taken[owner.name], owner.name, agreement)
+        table = part.table_of(taken[owner.name], owner.name, agreement)
         made = Owner(table, Copier(secret, CopyStore()), home.floor_of(owner))
         clients[owner.name] = Client(made, agreement.plan, hiding.get(owner.name), once)
     run = Coordination(agreement.plan, grid.positions(), traffic, once=once)
@@ -53,10 +53,9 @@ def in_one_process(coordinator, sites, folder, now=None):
     local.run(Coordinator(run.program(), PROTOCOL, names, {}, security=sums), parties, traffic)
     Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
     for owner in owners:
-        out = owner.out.model_copy(
-            update={"file": Path(folder) / owner.out.file.name, "flags": None}
-        )
-        result = finish_run(clients[owner.name], home.effort_of(owner, grid))
+        only = {"file": Path(folder) / owner.out.file.name}
+        out = owner.out.model_copy(update={"flags": None, "page": None, "scores": None, **only})
+        result = finish_run(clients[owner.name], part.effort_of(owner, grid))
         seen = run.network.known.any(axis=0)
         write_tables(out, taken[owner.name], grid, result, seen, agreement.run)
     return run.network, traffic

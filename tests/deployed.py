@@ -24,7 +24,8 @@ from flfl.protocol.schema import network_to_arrays
 from flfl.protocol.session import Coordinator, Site
 from flfl.service import home, keys, tables
 from flfl.service.broker import connect
-from flfl.service.coordinator import JOURNAL, NETWORK, CoordinatorService, Setup
+from flfl.service.coordinator import CoordinatorService, Setup
+from flfl.service.coordinator_folder import JOURNAL, NETWORK
 from flfl.service.files import load, save_bytes
 from flfl.service.site import main
 from flfl.transport.dispatcher import Dispatcher

@@ -27,9 +27,10 @@ from flfl.protocol.copy_store import CopyError, CopyStore
 from flfl.protocol.journal import Journal, JournalError
 from flfl.service import files as service_files
 from flfl.service import home, keys
-from flfl.service.coordinator import CoordinatorService, Resting, Setup
+from flfl.service.coordinator import CoordinatorService, Setup
 from flfl.service.files import save_bytes
 from flfl.service.home import Home
+from flfl.service.phases import Resting
 from flfl.service.site import SiteService
 from flfl.transport.link import COORDINATOR, Received
 
@@ -324,7 +325,7 @@ class World:
         """Let time pass until the coordinator has something to read."""
         self.strike(COORDINATOR)
         resting = self.coordinator is not None and isinstance(self.coordinator.state, Resting)
-        end = self.time + (300.0 if resting and self.coordinator._claimed else seconds)
+        end = self.time + (300.0 if resting and self.coordinator.lease.claimed else seconds)
         while True:
             if link.inbox and link.connected:
                 return link.inbox.popleft()

@@ -7,8 +7,10 @@ Five owners of california_pm25 (daily means; FLFL_DATA) on a clock that jumps fr
 A fifth of all readings is hidden before any owner sees it. Every night a day is new, some readings
 of the last days are corrected, and two parties, or the broker, are killed with -9 at random moments
 and started again. One owner is away for three nights, one joins on night 10, one leaves on night
-20. Every morning each owner's table is compared with that of a fit from scratch on the same
-readings: errors on the hidden readings of the last seven days.
+20. Late copies are released (``late = "release"``), so that others use the joiner's past. Every
+morning each owner must have its table, page and scores of that night, and its table is compared
+with that of a fit from scratch on the same readings: errors on the hidden readings of the last
+seven and of the last 28 days.
 """
 
 from __future__ import annotations
@@ -36,14 +38,16 @@ from flfl.service.files import load
 
 DAY, AT = 86400, 3.5 * 3600 + 60
 FIRST, AWAY, JOINS, LEAVES = 189, (14, 15, 16), 10, 20
-DAYS_JUDGED = 7
-RUN = 'schedule = "daily 03:30"\ngrace = 6.0\n'
+DAYS_JUDGED = (7, 28)
+RUN = 'schedule = "daily 03:30"\ngrace = 3.0\n'
+KINDS = ("rolling", "scratch")
+LATE = 'late = "release"\n'
 
 
 class Nights:
     """A deployment whose days pass when they are told to."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, late: bool = True) -> None:
         self.rng, self.folder = random.Random(seed), folder
         self.draw = np.random.default_rng(seed)
         table, places = load_dataset("california_pm25")
@@ -55,13 +59,18 @@ class Nights:
         self.wrong: dict[tuple[int, int], int] = {}
         deadlines = "misses = 5\nfinish_within = 300"
         self.net = Deployment(
-            folder, (self.truth, places, owners), run=RUN, deadlines=deadlines, answer_within=8,
-            grid='start = "2015-01-01"\nstep = "1d"',
+            folder, (self.truth, places, owners), run=RUN + LATE * late, deadlines=deadlines,
+            answer_within=30, grid='start = "2015-01-01"\nstep = "1d"',
         )  # fmt: skip
         self.owners = np.array(owners)
         self.net.clock = str(folder / "clock")
         config = folder / "coordinator.toml"
         config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 12"))
+        for name in self.net.names:
+            self.net.write_site(name, terms=LATE * late)
+            own = folder / f"{name}.toml"
+            pages = f'page = "{name}.html"\nscores = "{name}.json"\n[terms]'
+            own.write_text(own.read_text().replace("[terms]", pages))
         self.members = [name for name in self.net.names if name != "site4"]
         keys.write_roster(self.net.keys, self.members)
         self.here: set[str] = set()
@@ -84,7 +93,7 @@ class Nights:
             part = self.folder / f".{name}.csv"
             mine.to_csv(part)
             part.replace(self.folder / f"{name}.csv")
-        self.now = self.truth.index[0].timestamp() + DAY * (day + 1) + AT + 6 * 3600
+        self.now = self.truth.index[0].timestamp() + DAY * (day + 1) + AT
         part = self.folder / ".clock"
         part.write_text(str(self.now))
         part.replace(self.folder / "clock")
@@ -142,18 +151,30 @@ class Nights:
             time.sleep(0.2)
         return False
 
-    def error(self, folder: Path, day: int) -> tuple[float, int]:
-        """Mean absolute error on hidden readings of the last days, over the owners who are here."""
-        total, count = 0.0, 0
-        for name in sorted(self.here):
-            table = pd.read_csv(folder / f"{name}-filled.csv", index_col=0, parse_dates=True)
-            days = slice(day + 1 - DAYS_JUDGED, day + 1)
-            truth, hidden = self.truth.iloc[days][table.columns], self.hidden.iloc[days]
-            at = hidden[table.columns].to_numpy()
-            got = table.iloc[days].to_numpy()
-            off = np.abs(got - truth.to_numpy())[at & np.isfinite(got)]
-            total, count = total + float(off.sum()), count + len(off)
-        return total, count
+    def pages(self, since: float) -> bool:
+        """Whether all who are here have a page and scores that were written after a time."""
+        ends = [f"{name}.{kind}" for name in self.here for kind in ("html", "json")]
+        paths = [self.folder / end for end in ends]
+        return all(path.exists() and path.stat().st_mtime >= since for path in paths)
+
+    def errors(self, folder: Path, day: int) -> dict[int, list[float]]:
+        """Sum of the absolute errors on hidden readings of the last days, and how many there are,
+        over the owners who are here."""
+        tables = {
+            name: pd.read_csv(folder / f"{name}-filled.csv", index_col=0, parse_dates=True)
+            for name in sorted(self.here)
+        }
+        found = {}
+        for judged in DAYS_JUDGED:
+            days, parts = slice(day + 1 - judged, day + 1), []
+            for table in tables.values():
+                truth = self.truth.iloc[days][table.columns].to_numpy()
+                at = self.hidden.iloc[days][table.columns].to_numpy()
+                got = table.iloc[days].to_numpy()
+                parts.append(np.abs(got - truth)[at & np.isfinite(got)])
+            off = np.concatenate(parts)
+            found[judged] = [float(off.sum()), len(off)]
+        return found
 
     def night(self, night: int) -> dict:
         """One night and its morning."""
@@ -168,37 +189,43 @@ class Nights:
             if name != "coordinator" and name not in self.here and process.exitcode is None:
                 process.kill()
                 process.join()
-        began = time.monotonic()
+        began, wall = time.monotonic(), time.time()
         self.keep_up()
         day = self.let_pass(night)
         struck = self.strike() if night else []
         finished = self.wait(day)
         row = {"night": night, "here": sorted(self.here), "killed": struck, "finished": finished}
         row["seconds"] = round(time.monotonic() - began, 1)
-        rolling = self.error(self.folder, day)
+        row["pages"] = self.pages(wall)
+        row["rolling"] = self.errors(self.folder, day)
         paths = [self.folder / f"{name}.toml" for name in sorted(self.members)]
         in_one_process(self.folder / "coordinator.toml", paths, self.folder / "scratch", self.now)
-        scratch = self.error(self.folder / "scratch", day)
-        row |= {"rolling": rolling[0] / rolling[1], "scratch": scratch[0] / scratch[1]}
-        return row | {"hidden": rolling[1], "hidden in both": scratch[1] == rolling[1]}
+        row["scratch"] = self.errors(self.folder / "scratch", day)
+        return row
 
 
 def table(path: Path) -> None:
     """The rows as the page shows them."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    print("| night | owners here | killed | all tables there | s | error | from scratch | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| night | owners here | killed | tables, pages and scores there | s | error, 7 days | from"
+        " scratch | ratio | error, 28 days | from scratch | ratio |"
+    )
+    print("|" + "---|" * 11)
     for row in rows:
-        ratio = row["rolling"] / row["scratch"]
-        print(
-            f"| {row['night']} | {len(row['here'])} | {', '.join(row['killed']) or '-'}"
-            f" | {'yes' if row['finished'] else 'NO'} | {row['seconds']:.0f}"
-            f" | {row['rolling']:.3f} | {row['scratch']:.3f} | {ratio:.3f} |"
-        )
-    weights = [row["hidden"] for row in rows]
-    errors = [np.average([row[k] for row in rows], weights=weights) for k in ("rolling", "scratch")]
-    mean = np.mean([row["rolling"] / row["scratch"] for row in rows])
-    print(f"\nmean ratio {mean:.4f}; ratio of the mean errors {errors[0] / errors[1]:.4f}")
+        there = "yes" if row["finished"] and row["pages"] else "NO"
+        cells = [row["night"], len(row["here"]), ", ".join(row["killed"]) or "-", there]
+        cells.append(f"{row['seconds']:.0f}")
+        for days in map(str, DAYS_JUDGED):
+            mine, other = (total / count for total, count in (row[k][days] for k in KINDS))
+            cells += [f"{mine:.3f}", f"{other:.3f}", f"{mine / other:.3f}"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+    for days in map(str, DAYS_JUDGED):
+        pairs = np.array([[row[kind][days][0] for kind in KINDS] for row in rows])
+        count = sum(row["rolling"][days][1] for row in rows)
+        ratios = pairs[:, 0] / pairs[:, 1]
+        whole = pairs[:, 0].sum() / pairs[:, 1].sum()
+        print(f"\n{days} days: mean ratio {ratios.mean():.4f}, of the sums {whole:.4f}, {count}")
 
 
 def main() -> None:
@@ -206,13 +233,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--nights", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--home", action="store_true", help="late readings stay at home")
     parser.add_argument("--out", type=Path, default=Path("nights.jsonl"))
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
     if options.table is not None:
         table(options.table)
         return
-    nights = Nights(Path(tempfile.mkdtemp(prefix="flfl-nights-")), options.seed)
+    nights = Nights(Path(tempfile.mkdtemp(prefix="flfl-nights-")), options.seed, not options.home)
     try:
         for night in range(options.nights + 1):
             row = nights.night(night)

@@ -163,7 +163,7 @@ def one(seed: int, wanted: tuple, data: tuple) -> dict:
                 args = (deployment, proxies, fault)
                 threading.Thread(target=strike, args=args, daemon=True).start()
         codes = deployment.supervise(DEADLINE + 60)
-        row |= judge(deployment, wanted, codes)
+        row |= judge(deployment, wanted, codes, struck(faults, deployment.names))
         row["restarts"] = sum(deployment.restarts.values())
         timed = sum(bool(fault.get("struck")) for fault in faults)
         row["struck"] = timed + row["restarts"] + sum(proxy.cuts for proxy in proxies.values())
@@ -179,8 +179,14 @@ def one(seed: int, wanted: tuple, data: tuple) -> dict:
     return row
 
 
-def judge(deployment: Deployment, wanted: tuple, codes: dict) -> dict:
-    """Right, wrong, or not done."""
+def struck(faults: list[dict], names: list[str]) -> set[str]:
+    """The sites that a fault struck; one of the coordinator or the broker strikes all."""
+    whole = any(f["kind"] == "kill broker" or f["party"] == "coordinator" for f in faults)
+    return set(names) if whole else {fault["party"] for fault in faults}
+
+
+def judge(deployment: Deployment, wanted: tuple, codes: dict, hit: set[str]) -> dict:
+    """Right, wrong, or not done. A refusal must say why, and be about a site that was struck."""
     model, files = wanted
     hung = [name for name, code in codes.items() if code is None]
     failed = [name for name, code in codes.items() if code not in (0, None)]
@@ -195,8 +201,12 @@ def judge(deployment: Deployment, wanted: tuple, codes: dict) -> dict:
         shared = deployment.shared()
         if not all(np.array_equal(shared[key], array) for key, array in model.items()):
             wrong.append("the shared model")
-    why = reasons(deployment)
-    if why:  # a refusal that says why: the others' results are there, and are of one run
+    aside = reasons(deployment)
+    why = [f"{site}: {text}" for site, text in aside]
+    innocent = [site for site, _ in aside if site not in hit]
+    if (
+        why and not innocent
+    ):  # a refusal that says why: the others' results are there, and are of one run
         wrong, lost = [], [name for name in lost if not any(name in text for text in why)]
     tracebacks = sum(
         path.read_text().count("Traceback")
@@ -208,10 +218,10 @@ def judge(deployment: Deployment, wanted: tuple, codes: dict) -> dict:
     return {"right": right, **judged, "tracebacks": tracebacks, "why": why}
 
 
-def reasons(deployment: Deployment) -> list[str]:
-    """Why somebody was set aside."""
+def reasons(deployment: Deployment) -> list[tuple[str, str]]:
+    """Who was set aside, and why."""
     runs = (deployment.folder / "coordinator-state" / "runs").glob("*/ended")
-    return [f"{site}: {why}" for path in runs for site, why in load(path)["aside"].items()]
+    return [pair for path in runs for pair in load(path)["aside"].items()]
 
 
 def table(path: Path) -> None:

@@ -11,6 +11,7 @@ Its seed decides everything. One to four faults strike (:func:`draw`); the last 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import shutil
@@ -24,7 +25,13 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+import numpy as np
+
+from flfl.ensemble.recovery import Recovered
 from flfl.errors import FLFLError
+from flfl.protocol.client import Client
+from flfl.protocol.finish import Effort, finish_run
+from flfl.service import part
 from flfl.service.agreement import Published
 from flfl.service.files import load, unseal
 from flfl.transport.link import COORDINATOR, Message, Received
@@ -103,6 +110,24 @@ def hostile(rng: random.Random, world: World) -> Message:
     return Message(rng.choice(kinds), run, about, data)
 
 
+EVERYBODY = (
+    "kill coordinator", "kill everybody", "broker restarts", "broker forgets", "lossy",
+    "disk full at the coordinator", "damaged at the coordinator",
+)  # fmt: skip
+"""Faults of the coordinator, of the broker or of the network: they may cost any site its part."""
+
+
+def struck(world: World, faults: list[dict]) -> set[str]:
+    """The parties that the faults of a schedule struck: nobody else may be refused anything."""
+    found = set()
+    for fault in faults:
+        if fault.get("struck"):
+            party = fault.get("party", fault["site"])
+            whole = fault["kind"] in EVERYBODY or party == COORDINATOR
+            found |= {COORDINATOR, *world.names} if whole else {party}
+    return found
+
+
 def strike(world: World, fault: dict) -> None:
     """Let one fault happen."""
     rng, kind, site = random.Random(fault["seed"]), fault["kind"], fault["site"]
@@ -120,6 +145,7 @@ def strike(world: World, fault: dict) -> None:
     elif kind in ("broker restarts", "broker forgets"):
         world.restart_broker(kind == "broker restarts", fault["seconds"])
     elif kind == "cut":
+        fault["party"] = party
         world.cut(party, fault["seconds"])
     elif kind == "lossy":
         world.lossy = rng.uniform(0.02, 0.4)
@@ -146,6 +172,7 @@ def strike(world: World, fault: dict) -> None:
         world.armed[COORDINATOR] = 1
     elif kind == "clock jumps":
         jump = rng.choice((-1, 1)) * rng.choice((3600, 86400, 86400 * 400))
+        fault["party"] = party
         world.jumps[party] += jump
         world.at(world.time + fault["seconds"], lambda: world.jumps.subtract({party: jump}))
     elif kind == "hostile site":
@@ -155,6 +182,20 @@ def strike(world: World, fault: dict) -> None:
         for _ in range(fault["count"]):
             branch = rng.choice((("to", site), ("all", "plan")))
             world.publish(COORDINATOR, site, Received(*branch, hostile(rng, world)))
+
+
+_FINISHED: dict[bytes, Recovered] = {}
+
+
+def finished(client: Client, effort: Effort, first: int = 0) -> Recovered:
+    """What an owner's finish gives, which is the same for the same bits: made once."""
+    network, table, state = client.network, client.owner.table, client.state
+    text = hashlib.sha256(network.digest + f"{effort} {first} {network.rows(table.name)}".encode())
+    for array in (table.raw, table.known, client.outgoing.copies, state.offsets):
+        text.update(np.ascontiguousarray(array).tobytes())
+    if (key := text.digest()) not in _FINISHED:
+        _FINISHED[key] = finish_run(client, effort, first)
+    return _FINISHED[key]
 
 
 def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[dict]]:
@@ -170,6 +211,7 @@ def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[d
 
         try:
             world.fill_disks(patch)
+            patch(part, "finish_run", finished)
             world.start()
             for night in range(NIGHTS):
                 # The first run is made up at once; the others are at half past three.
@@ -217,18 +259,30 @@ def newest(world: World, name: str, published: Published | None) -> bool:
     return any(path.parent.name == published.agreement.run for path in folder.glob("*/written"))
 
 
-def reasons(world: World) -> list[str]:
-    """Why a run was not as it would have been, in words of the services."""
-    found = []
-    for path in (world.folder / "coordinator-state" / "runs").glob("*/ended"):
+def reasons(world: World) -> dict[str, list[str]]:
+    """Why a run was not as it would have been, in words of the services, by whom it is about."""
+    found: dict[str, list[str]] = defaultdict(list)
+    state = world.folder / "coordinator-state"
+    for path in state.glob("runs/*/ended"):
         ended = load(path)
-        found += [f"{site}: {why}" for site, why in ended["aside"].items()]
-    log = world.said()
-    for line in log.splitlines():
+        for site, why in ended["aside"].items():
+            found[site].append(why)
+        for note in ended["notes"]:
+            for site in world.names:
+                if site in note:
+                    found[site].append(note)
+        if ended["failed"]:
+            found[COORDINATOR].append(ended["failed"])
+    for line in world.said().splitlines():
         said = json.loads(line)
-        words = ("cannot take part: the", "cannot go on with run", "left during")
-        if said["level"] in ("warning", "error") and any(w in said["says"] for w in words):
-            found.append(said["says"])
+        site, found_why, why = said["says"].partition(" cannot take part: ")
+        if found_why and site in world.names:
+            found[site].append(why)
+        elif said["says"].startswith("paused: "):
+            for site in said["says"].partition("lacking: ")[2].split(", "):
+                found[site].append(said["says"])
+        elif "set aside as" in said["says"] and "coordinator-state" in said["says"]:
+            found[COORDINATOR].append(said["says"])
     return found
 
 
@@ -238,7 +292,7 @@ def one(seed: int, wanted: list[dict]) -> dict:
     folder = Path(tempfile.mkdtemp(prefix="flfl-simulation-"))
     row = {"seed": seed, "faults": sorted({fault["kind"] for fault in faults})}
     world, mornings = play(folder, faults, seed)
-    row |= judge(world, mornings, wanted)
+    row |= judge(world, mornings, wanted, faults)
     row["struck"] = sum(bool(fault.get("struck")) for fault in faults)
     row["kills"] = sum(world.kills.values())
     row["seconds"] = round(time.process_time() - began, 1)
@@ -249,11 +303,14 @@ def one(seed: int, wanted: list[dict]) -> dict:
     return row
 
 
-def judge(world: World, mornings: list[dict], wanted: list[dict]) -> dict:
-    """Same bits, or a refusal that says why."""
-    why = reasons(world)
-    if mornings[-1]["stops"] != wanted[-1]["stops"] and COORDINATOR in world.jumps:
-        why.append("the coordinator's clock was off: other slots had ended by it")
+def judge(world: World, mornings: list[dict], wanted: list[dict], faults: list[dict]) -> dict:
+    """Same bits, or a refusal that says why and is about a party that a fault struck."""
+    told, hit = reasons(world), struck(world, faults)
+    clock = any(f["kind"] == "clock jumps" and f.get("party") == COORDINATOR for f in faults)
+    if mornings[-1]["stops"] != wanted[-1]["stops"] and clock:
+        told[COORDINATOR].append("its clock was off: other slots had ended by it")
+    innocent = [f"{name} was struck by nothing: {told[name]}" for name in told if name not in hit]
+    why = [f"{name}: {text}" for name in told if name in hit for text in told[name]]
     pairs = list(zip(mornings, wanted, strict=True))
     same = all(have[k] == want[k] for have, want in pairs for k in ("public", "files"))
     lost = [
@@ -269,7 +326,7 @@ def judge(world: World, mornings: list[dict], wanted: list[dict]) -> dict:
     refused = [text for text in world.crashes if "does not start" in text]
     loops = [text for text in world.crashes if text not in refused]
     return {
-        "wrong": [] if same or why else ["other bits, and no reason"],
+        "wrong": [] if same else innocent or ([] if why else ["other bits, and no reason"]),
         "lost": lost,
         "hung": [] if last["stop"] == wanted[-1]["stop"] else [f"{last['stop']} slots"],
         "tracebacks": world.said().count("Traceback"),

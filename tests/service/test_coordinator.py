@@ -5,6 +5,7 @@ import pytest
 from flfl.errors import InputError
 from flfl.service import keys
 from flfl.service.coordinator import CoordinatorService, Setup
+from flfl.service.coordinator_status import told_to_all
 from flfl.transport.link import Received
 
 SETTINGS = """
@@ -60,9 +61,9 @@ def test_word_of_a_lost_connection_comes_late(service):
     hear(service, "a", state="here", boot="1")
     hear(service, "a", state="here", boot="2")
     hear(service, "a", state="gone", boot="1")
-    assert service.status()["sites"]["a"]["state"] == "here"
+    assert told_to_all(service)["sites"]["a"]["state"] == "here"
     hear(service, "a", state="gone", boot="2")
-    assert service.status()["sites"]["a"]["state"] == "gone"
+    assert told_to_all(service)["sites"]["a"]["state"] == "gone"
     hear(service, "coordinator", state="gone", boot="before")
     assert service.link.again == 1
 
@@ -94,7 +95,7 @@ def test_a_coordinator_takes_over_from_one_that_does_not_answer(service):
 
 
 def test_a_coordinator_takes_over_from_itself_at_once(service):
-    mine = service._holder
+    mine = service.lease.holder
     claim(service, here("before the kill", mine), here("now", mine))
 
 
@@ -108,6 +109,6 @@ def test_the_first_coordinator_answers_a_second_one(service, tmp_path):
 
 def test_what_a_site_sends_does_not_swell_the_status(service):
     hear(service, "a", state="x" * 60_000, problem="y" * 5_000)
-    row = service.status()["sites"]["a"]
+    row = told_to_all(service)["sites"]["a"]
     assert row["state"] == "unknown"
     assert len(row["problem"]) == 200

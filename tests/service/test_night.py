@@ -9,7 +9,9 @@ from deployed import Deployment, pooled
 from flfl.config import OutSettings
 from flfl.ensemble.recovery import Recovered
 from flfl.io.files import write_files
+from flfl.methods import described
 from flfl.report import missing_libraries
+from flfl.report.content import what_left
 from flfl.service import night, tables
 from flfl.service.diary import Diary
 from flfl.service.grid import TimeGrid
@@ -25,6 +27,13 @@ def test_the_gain_is_that_on_held_out_readings():
     values, holdout = np.array([[1.0, 2.0, np.nan]]), np.array([[1.5, np.nan, np.nan]])
     assert gained(values, holdout, holdout + 0.5) == {"error": 0.5, "alone": 1.0, "gain": 0.5}
     assert gained(values, np.full((1, 3), np.nan), holdout) == {}
+
+
+def test_an_owner_without_copies_is_told_that_nothing_left():
+    summary = {"numbers_per_reading": 0.4, "sites": 1, "rounds": 5, "bytes_up": 1, "bytes_down": 1}
+    summary |= {"bytes_raw": 8, "secure": True, "guarantee": []}
+    summary |= {"added_error": {"median": np.nan, "unit": ""}}
+    assert "nothing made from readings left" in what_left(summary, described("flfl"))
 
 
 @pytest.fixture(scope="module")

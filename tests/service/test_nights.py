@@ -12,7 +12,7 @@ from flfl.errors import InputError
 from flfl.protocol.plan import Fit
 from flfl.service import keys
 from flfl.service.agreement import Published
-from flfl.service.coordinator import request
+from flfl.service.coordinator_folder import CoordinatorFolder
 from flfl.service.files import unseal
 from flfl.service.home import open_copier
 from simulated import World
@@ -87,6 +87,32 @@ def test_a_site_that_was_away_catches_up_and_takes_part_again(world):
     assert all(has(world, name) for name in world.names)
 
 
+def test_late_copies_leave_where_the_network_and_the_owner_want_it(tmp_path, own_log):
+    world = World(tmp_path, run='late = "release"')
+    terms = world.folder / "site1.toml"
+    terms.write_text(terms.read_text() + '[terms]\nlate = "release"\n')
+    world.start()
+    try:
+        world.night()
+        world.stop_site("site1")
+        world.night()
+        world.start_site("site1")
+        world.night()
+        network = published(world).network
+        assert set(network.late.rows) == set(network.rows("site1"))
+        # The night that it missed, and readings that were not there when a slot was closed.
+        assert set(network.late.slots) <= set(range(170, 195))
+        assert len(network.late) > 10
+        assert not network.known[network.late.rows, network.late.slots].any()
+        assert all(has(world, name) for name in world.names)
+        world.night()
+        after = published(world).network
+        assert set(after.late.slots) - set(network.late.slots) <= {218}
+        goes_on_after(network, after)
+    finally:
+        world.close()
+
+
 def test_a_site_joins_and_another_leaves(tmp_path, own_log):
     world = World(tmp_path, names=[f"site{n}" for n in range(5)])
     folder, four = tmp_path / "keys", [f"site{n}" for n in range(4)]
@@ -144,16 +170,16 @@ def test_no_run_twice_however_often_the_coordinator_starts(world):
 
 
 def test_an_operator_pauses_resumes_and_asks_for_a_run_now(world):
-    config = world.folder / "coordinator.toml"
+    folder = CoordinatorFolder(world.folder / "coordinator-state")
     world.night()
-    request(config, "pause")
+    folder.request("pause")
     world.night()
     assert published(world).network.stop == 171
-    request(config, "now")
+    folder.request("now")
     world.write_readings()
     world.run_until(world.time + 3600)
     assert published(world).network.stop == 201  # until now, not until half past three
-    request(config, "resume")
+    folder.request("resume")
     world.night()
     assert published(world).network.stop == 219
 
@@ -161,7 +187,8 @@ def test_an_operator_pauses_resumes_and_asks_for_a_run_now(world):
 def test_an_operator_ends_a_run_and_the_next_one_is_made(world):
     world.night()
     begin = world.next_morning() - 6 * 3600
-    world.at(begin + 0.3, lambda: request(world.folder / "coordinator.toml", "abort"))
+    folder = CoordinatorFolder(world.folder / "coordinator-state")
+    world.at(begin + 0.3, lambda: folder.request("abort"))
     world.night()
     assert "an operator ended" in world.said()
     assert all(has(world, name) for name in world.names)

@@ -32,6 +32,7 @@ from flfl.service.coordinator import Setup
 from flfl.service.files import lock
 from flfl.service.grid import TimeGrid
 from flfl.service.home import copies_folder, floor_of, open_copier
+from flfl.service.identity import load_roster
 
 SITE = """
 network = "n"
@@ -228,6 +229,7 @@ class TestAgreement:
         [
             ({"plan": Plan(rounds=10**9)}, "more rounds"),
             ({"plan": Plan(rank=10**9)}, "factors than"),
+            ({"plan": Plan(share=0.9)}, "a share of 0.9"),
             ({"secure": False}, "no secure sums"),
             ({"roster": "cd"}, "list of sites"),
         ],
@@ -295,7 +297,7 @@ class TestKeys:
             assert self.flfl("site", name, *folder).exit_code == 0
         result = self.flfl("roster", "--json", *folder)
         assert json.loads(result.stdout)["sites"] == ["a", "b", "c"]
-        roster = keys.load_roster(tmp_path / "roster.json")
+        roster = load_roster(tmp_path / "roster.json")
         assert roster.keys["b"] == keys.load_identity(tmp_path / "b.identity").public
         for name in ("authority.key", "a.key", "a.identity", "coordinator.key", "broker.key"):
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600

@@ -15,14 +15,8 @@ from flfl.service.agreement import Agreement, Published, to_bytes
 from flfl.service.files import folder_name
 from flfl.service.grid import TimeGrid
 from flfl.service.home import Home, Snapshot
-from flfl.service.site import (
-    AGREEMENT,
-    JOURNAL,
-    WRITTEN,
-    Running,
-    SiteService,
-    Waiting,
-)
+from flfl.service.site import Running, SiteService, Waiting
+from flfl.service.site_folder import AGREEMENT, JOURNAL, WRITTEN
 from flfl.service.versions import own_version
 from flfl.transport import local
 from flfl.transport.link import NOT_TOLD, Message, Received

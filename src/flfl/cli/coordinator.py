@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from flfl.cli.checking import check_options, tell_check
-from flfl.config import CoordinatorSettings
+from flfl.config import CoordinatorSettings, read_settings
 from flfl.service.broker import connect
-from flfl.service.coordinator import CoordinatorService, Request, Setup, is_at_work, request
+from flfl.service.coordinator import CoordinatorService, Setup
+from flfl.service.coordinator_folder import CoordinatorFolder, Request
 from flfl.transport.link import COORDINATOR
 
 
@@ -41,10 +42,12 @@ def coordinator(
         tell_check(CoordinatorSettings, config, as_json)
     asked: dict[Request, bool] = {"abort": abort, "pause": pause, "resume": resume, "now": now}
     words = [word for word, given in asked.items() if given]
-    if words and (words != ["now"] or is_at_work(config)):
-        for word in words:
-            click.echo(request(config, word))
-        return
+    if words:
+        folder = CoordinatorFolder(read_settings(CoordinatorSettings, config).state)
+        if words != ["now"] or folder.is_at_work:
+            for word in words:
+                click.echo(folder.request(word))
+            return
     with (
         closing(Setup.open(config)) as setup,
         closing(connect(setup.settings.broker, setup.settings.network, COORDINATOR)) as link,

@@ -79,7 +79,7 @@ def init(network: str, hosts: tuple[str, ...], folder: Path, days: int, as_json:
 @_days
 @json_option
 def site(name: str, folder: Path, days: int, as_json: bool) -> None:
-    """Make all keys of a site here, for a trial on one machine.
+    """Make all keys of a site here, to try a network on one machine.
 
     Whoever makes a key could use it: owners make their own with `flfl keys request`.
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from flfl.cli.checking import check_options, tell_check
-from flfl.config import SiteSettings
+from flfl.config import SiteSettings, read_settings
+from flfl.service.check import at_start, site_steps
+from flfl.service.versions import CHECKED
 
 
 @click.command()
@@ -30,8 +32,9 @@ def site(config: Path, once: bool, check: bool, as_json: bool) -> None:
     """
     if check:
         tell_check(SiteSettings, config, as_json)
+    at_start(site_steps(read_settings(SiteSettings, config), config))
     # A site waits for months: it goes on without all that the command line has loaded, and large
     # arrays go back to the system when they are freed (variables of glibc).
     command = [sys.executable, "-m", "flfl.service.site", str(config), *["--once"] * once]
-    lean = {"MALLOC_MMAP_THRESHOLD_": str(2**17), "MALLOC_ARENA_MAX": "1"}
+    lean = {"MALLOC_MMAP_THRESHOLD_": str(2**17), "MALLOC_ARENA_MAX": "1", CHECKED: "1"}
     os.execve(sys.executable, command, {**os.environ, **lean})

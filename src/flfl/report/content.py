@@ -23,6 +23,11 @@ from flfl.recovery.showing import WAYS
 Rows = list[tuple[str, ...]]
 
 
+def _slot(table: Table) -> str:
+    """What a slot is called: an hour and a day have names of their own."""
+    return {"hourly": "hour", "daily": "day"}.get(table.grid.name, "slot")
+
+
 def count(number: int, noun: str) -> str:
     """A number and its noun.
 
@@ -110,6 +115,11 @@ def _off_the_map(sensors: Sensors) -> str:
 def _copies(summary: Mapping[str, Any]) -> str:
     """How noisy the copies are, and what that means."""
     median = summary["added_error"]["median"]
+    if np.isnan(median):
+        return (
+            "No sensor had readings enough for noisy copies: nothing made from readings left its"
+            " owner."
+        )
     if not median:
         return (
             "No noise was added (added error 0): what left each owner is made from its readings"
@@ -141,7 +151,7 @@ def content_of(
     return {
         "title": title or (table.source.path.name if table.source else "Recovered readings"),
         "subtitle": f"{count(summary['sensors'], 'sensor')} of {count(summary['sites'], 'owner')},"
-        f" {count(summary['slots'], 'slot')} from {first} to {last}",
+        f" {count(summary['slots'], _slot(table))} from {first} to {last}",
         "verdict": [text for text in said if text],
         "answers": [_missing(result, summary), _quality(result), _doubts(result, summary)],
         "suspicious": [one.sentence for one in result.suspicious],

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -86,6 +86,13 @@ def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
+def _named(value: Any, given: Any) -> Any:
+    """What was given by name: settings that an earlier version had not are as it had them."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _named(value[name], item) for name, item in given.items() if name in value}
+
+
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 """What reads each kind: making one takes longer than reading."""
 
@@ -95,11 +102,12 @@ def from_bytes(kind: type[T], data: bytes) -> T:
     try:
         if kind not in _ADAPTERS:
             _ADAPTERS[kind] = TypeAdapter(kind)
-        value: T = _ADAPTERS[kind].validate_python(unpack(data))
+        given = unpack(data)
+        value: T = _ADAPTERS[kind].validate_python(given)
     except (CodecError, ValidationError, OverflowError) as error:
         raise AgreementError(f"what was announced cannot be used: {error}"[:500]) from None
     # A text that reads as a number, a number that reads as true: none of them is taken for another.
-    if to_bytes(value) != data:
+    if pack(_named(_lists(asdict(cast(Any, value))), given)) != data:
         raise AgreementError("what was announced cannot be used: its parts have other types")
     return value
 
@@ -110,6 +118,11 @@ def check_terms(agreement: Agreement, terms: Terms, roster: str) -> None:
     plan = agreement.plan
     if plan.rounds > _MOST_ROUNDS or plan.rank > _MOST_FACTORS:
         raise AgreementError("the run has more rounds or factors than any owner works for")
+    if plan.share > terms.share:
+        raise AgreementError(
+            f"the run releases a share of {plan.share:g} of the readings' number, and this owner"
+            f" agrees to {terms.share:g}"
+        )
     if terms.secure and not agreement.secure:
         raise AgreementError("the run has no secure sums, which this owner asks for")
     if agreement.secure and agreement.roster != roster:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flfl.config import BrokerSettings, CoordinatorSettings, SiteSettings, read_settings, read_toml
 from flfl.errors import FLFLError, InputError
-from flfl.service.keys import check_keys
-from flfl.service.status import certificate_ends
+from flfl.service import certificates
 from flfl.service.versions import STARTED, own_version
 from flfl.transport.link import COORDINATOR
 from flfl.transport.mqtt import Link
@@ -33,10 +31,10 @@ def connect(
         )
     if settings.plaintext:
         _LOG.warning("the connection to the broker is not encrypted: plaintext = true")
-    elif not observer and (warning := check_keys(settings, name)):
+    elif not observer and (warning := certificates.check(settings, name)):
         _LOG.warning("%s", warning)
     link = Link(settings, network, name, observer=observer)
-    ends = certificate_ends(settings).get("certificate", "")
+    ends = "" if observer else certificates.ends(settings, name).get("certificate", "")
     link.say(**own_version(), since=STARTED, certificate=ends)
     if not settings.plaintext and not observer:
         link.renewed = Renewal(settings, name, link.say).look
@@ -51,33 +49,23 @@ class Renewal:
 
     def __init__(self, settings: BrokerSettings, name: str, say: Callable[..., None]) -> None:
         self._settings, self._name, self._say = settings, name, say
-        self._seen, self._warn_at = self._files(), time.monotonic() + _DAY
-
-    def _files(self) -> tuple[Any, ...]:
-        paths = (self._settings.authority, self._settings.certificate, self._settings.key)
-        found: list[Any] = []
-        for path in paths:
-            with suppress(OSError):
-                if path is not None:
-                    about = path.stat()
-                    found.append((about.st_mtime_ns, about.st_ino, about.st_size))
-        return tuple(found)
+        self._seen, self._warn_at = certificates.stamps(settings), time.monotonic() + _DAY
 
     def look(self) -> bool:
         """Whether there are new files that can be used."""
-        files = self._files()
+        files = certificates.stamps(self._settings)
         changed = files != self._seen
         if not changed and time.monotonic() < self._warn_at:
             return False
         self._seen, self._warn_at = files, time.monotonic() + _DAY
         try:
-            if warning := check_keys(self._settings, self._name):
+            if warning := certificates.check(self._settings, self._name):
                 _LOG.warning("%s", warning)
-        except InputError as error:
+        except FLFLError as error:
             _LOG.warning("%s The certificate of before is used on.", error)
             return False
         if changed:
-            ends = certificate_ends(self._settings).get("certificate", "")
+            ends = certificates.ends(self._settings, self._name).get("certificate", "")
             _LOG.info("a new certificate, until %s: connecting anew with it", ends)
             self._say(certificate=ends)
         return changed

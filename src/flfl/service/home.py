@@ -1,8 +1,7 @@
-"""What stays with an owner: its secret, its copies, its clean readings and its result."""
+"""What stays with an owner: its settings, keys and secret, its copies and its clean readings."""
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +12,12 @@ from numpy.typing import NDArray
 
 from flfl.config import SiteSettings
 from flfl.errors import FLFLError, InputError, explained
-from flfl.model.basis import to_plane
 from flfl.protocol.added_error import AddedError
 from flfl.protocol.copier import Copier
 from flfl.protocol.copy_store import CopyError, CopyStore
-from flfl.protocol.finish import Effort
-from flfl.protocol.owner import Table
 from flfl.secagg import Identity, Roster
 from flfl.service import files
-from flfl.service.agreement import Agreement, AgreementError
-from flfl.service.grid import TimeGrid
-from flfl.service.keys import load_identity, load_roster
+from flfl.service.identity import load_identity, load_roster
 
 SECRET, STORE, MARKER = "secret", "copies.sqlite", "copies.id"
 
@@ -98,13 +92,6 @@ def floor_of(settings: SiteSettings) -> AddedError:
     return AddedError.parse(given) if isinstance(given, str) else AddedError(given)
 
 
-def effort_of(settings: SiteSettings, grid: TimeGrid) -> Effort:
-    """How the owner finishes; what is drawn follows from the site's secret."""
-    key, out = secret(settings.state / SECRET), settings.out
-    seed = int.from_bytes(hashlib.sha256(b"flfl draws" + key).digest()[:4])
-    return Effort(out.effort == "full", out.coverage, grid.period(), seed)
-
-
 def secret(path: Path) -> bytes:
     """32 random bytes, made once, readable by their owner only."""
     remedy = "Give a state folder that can be written"
@@ -144,20 +131,3 @@ def open_copier(folder: Path) -> Copier:
     except CopyError as error:
         raise InputError(str(error), where=str(folder)) from None
     return Copier(key, made)
-
-
-def table_of(taken: Snapshot, name: str, agreement: Agreement) -> Table:
-    """A site's sensors that have readings, on the network's times and map; an
-    :class:`AgreementError` if the map needs places that this site does not give."""
-    grid, kind, alive, places = agreement.grid, agreement.geography, taken.alive, None
-    if kind:
-        if taken.coordinates is None or taken.geography != kind:
-            needs = f"the run needs {kind} places of all sensors"
-            raise AgreementError(f"{needs}; give readings.sensors a file that has them")
-        places = to_plane(taken.coordinates, kind, agreement.centre)[alive]
-    values = taken.values[alive]
-    ids = [sensor for sensor, here in zip(taken.ids, alive, strict=True) if here]
-    return Table(
-        name, ids, values, ~np.isnan(values), places, grid.positions(), grid.stamps(),
-        grid.step_seconds,
-    )  # fmt: skip

@@ -10,13 +10,12 @@ import datetime
 import hashlib
 import ipaddress
 import json
-import os
 import re
-import stat
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -29,7 +28,9 @@ from flfl.config import BrokerSettings, check_name
 from flfl.errors import InputError, explained
 from flfl.io.files import Writer, write_files
 from flfl.secagg import Identity, Roster
+from flfl.service.diary import stamp
 from flfl.service.files import save_bytes
+from flfl.service.identity import OWN, check_private, load_identity, read_text
 from flfl.transport.link import COORDINATOR
 
 _SLACK = datetime.timedelta(days=2)
@@ -41,7 +42,6 @@ _IDENTITY = "flfl-identity:"
 _AGAIN = "Ask the site's owner to send it again"
 _TAKEN = (AUTHORITY, BROKER, COORDINATOR, "revoked")
 """Names that no site may have: its files would take the place of others."""
-_OWN = "Give this party's own files"
 _AUTHORITY = "The operators make a new one with `flfl keys init`, and new certificates"
 _PEM, _PLAIN = serialization.Encoding.PEM, serialization.NoEncryption()
 
@@ -129,7 +129,7 @@ def sign_request(folder: Path, path: Path, days: int = 365) -> tuple[Made, str, 
     name, asked, public = _read_request(path)
     _check_site_name(name)
     known = folder / f"{name}.public"
-    if known.exists() and _read(known, "").strip() != public:
+    if known.exists() and read_text(known, "").strip() != public:
         raise InputError(
             f"{name} has another identity than before",
             where=str(path),
@@ -182,7 +182,7 @@ def fingerprint(data: bytes) -> str:
 
 def _read_request(path: Path) -> tuple[str, x509.CertificateSigningRequest, str]:
     """Name, request and identity, each proven by a signature."""
-    text = _read(path, "Give the file that `flfl keys request` made")
+    text = read_text(path, "Give the file that `flfl keys request` made")
     try:
         document = json.loads(text)
         data = str(document["request"]).encode()
@@ -247,16 +247,6 @@ def _own_identity(folder: Path, name: str) -> tuple[Identity, Path]:
     return load_identity(path), path
 
 
-def load_identity(path: Path) -> Identity:
-    """A site's identity from its file."""
-    check_private(path)
-    text = _read(path, "See `flfl keys site`").strip()
-    try:
-        return Identity.from_bytes(bytes.fromhex(text))
-    except ValueError:
-        raise InputError("this is not an identity", where=str(path), remedy=_OWN) from None
-
-
 def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Roster:
     """The list of sites with their public keys; every party gets the same file. Without names, of
     all that have keys here and were not revoked."""
@@ -264,7 +254,7 @@ def write_roster(folder: Path, names: Sequence[str], threshold: int = 0) -> Rost
     known = sorted(path.stem for path in folder.glob("*.public"))
     for name in names or [name for name in known if not _is_revoked(folder, name)]:
         path = folder / f"{name}.public"
-        public = _read(path, remedy).strip()
+        public = read_text(path, remedy).strip()
         if not _KEY.fullmatch(public):
             raise InputError("this is not a public key", where=str(path), remedy=remedy)
         keys[name] = bytes.fromhex(public)
@@ -288,20 +278,6 @@ def _is_revoked(folder: Path, name: str) -> bool:
     return crl.get_revoked_certificate_by_serial_number(serial) is not None
 
 
-def load_roster(path: Path) -> Roster:
-    """The list of sites from its file."""
-    text = _read(path, "See `flfl keys roster`")
-    try:
-        document = json.loads(text)
-        keys = {str(name): bytes.fromhex(key) for name, key in document["sites"].items()}
-        return Roster(keys, int(document["threshold"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        remedy = "Get roster.json from the operators again"
-        raise InputError("this is not a roster", where=str(path), remedy=remedy) from None
-
-
 def revoke(folder: Path, name: str) -> int:
     """Revoke all certificates of a site, renewed ones too; returns how many are on the list."""
     (authority, signer), path = _authority(folder), folder / REVOKED
@@ -314,18 +290,6 @@ def revoke(folder: Path, name: str) -> int:
     return len(listed)
 
 
-def check_private(path: Path) -> None:
-    """Refuse a secret that everybody on this machine can read."""
-    with explained("the file cannot be read", where=str(path), remedy="See `flfl keys`"):
-        mode = path.stat().st_mode
-    if os.name == "posix" and mode & stat.S_IRWXO:
-        raise InputError(
-            "everybody on this machine has a right to this secret file",
-            where=str(path),
-            remedy=f"Take it away with `chmod 600 {path.name}`",
-        )
-
-
 def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
     """Refuse a certificate of another party, or one that does not hold now; returns a warning, if
     any."""
@@ -335,7 +299,7 @@ def check_certificate(path: Path, name: str, warn_days: int = 30) -> str:
     problem, remedy = "", "Renew it: `flfl keys request` at the party, `flfl keys sign`"
     if [owner.value for owner in owners] != [name]:
         owner = str(owners[0].value) if owners else ""
-        problem, remedy = f"the certificate is for {owner!r}, not for {name!r}", _OWN
+        problem, remedy = f"the certificate is for {owner!r}, not for {name!r}", OWN
     elif left <= datetime.timedelta(0):
         problem = f"the certificate ended on {end:%Y-%m-%d}"
     elif certificate.not_valid_before_utc > _now():
@@ -354,14 +318,14 @@ def check_keys(broker: BrokerSettings, name: str) -> str:
     warning = check_certificate(broker.certificate, name)
     check_private(broker.key)
     certificate, authority = _load(broker.certificate), _load(broker.authority)
-    data = _read(broker.key, "See `flfl keys`").encode()
+    data = read_text(broker.key, "See `flfl keys`").encode()
     try:
         key = serialization.load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InputError("this is not a key", where=str(broker.key), remedy=_OWN) from None
+        raise InputError("this is not a key", where=str(broker.key), remedy=OWN) from None
     if key.public_key() != certificate.public_key():
         raise InputError(
-            "the key is not that of the certificate", where=str(broker.key), remedy=_OWN
+            "the key is not that of the certificate", where=str(broker.key), remedy=OWN
         )
     try:
         certificate.verify_directly_issued_by(authority)
@@ -374,11 +338,6 @@ def check_keys(broker: BrokerSettings, name: str) -> str:
     if authority.not_valid_after_utc <= _now():
         raise InputError("the authority has ended", where=str(broker.authority), remedy=_AUTHORITY)
     return warning
-
-
-def certificate_end(path: Path) -> datetime.datetime:
-    """When a certificate ends."""
-    return _load(path).not_valid_after_utc
 
 
 def _now() -> datetime.datetime:
@@ -416,11 +375,11 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
 
 
 def _load(path: Path) -> x509.Certificate:
-    text = _read(path, "See `flfl keys`")
+    text = read_text(path, "See `flfl keys`")
     try:
         return x509.load_pem_x509_certificate(text.encode())
     except ValueError:
-        raise InputError("this is not a certificate", where=str(path), remedy=_OWN) from None
+        raise InputError("this is not a certificate", where=str(path), remedy=OWN) from None
 
 
 def _issued(folder: Path) -> dict[str, list[int]]:
@@ -456,11 +415,6 @@ def _write_pair(
     return shown, private
 
 
-def _read(path: Path, remedy: str) -> str:
-    with explained("the file cannot be read", where=str(path), remedy=remedy):
-        return path.read_text(encoding="ascii", errors="replace")
-
-
 def _write(path: Path, text: str) -> None:
     write_files({path: _putting(text.rstrip("\n").encode() + b"\n")})
 
@@ -475,3 +429,26 @@ def _putting(data: bytes) -> Writer:
 def _write_private(path: Path, data: bytes) -> None:
     with explained("the key cannot be written", where=str(path), remedy="Choose another folder"):
         save_bytes(path, data)
+
+
+def looked_at(broker: BrokerSettings, name: str) -> dict[str, Any]:
+    """What is to be said of a party's certificates: a warning, an error, and when they end."""
+    ends, warning, error = {}, "", None
+    for which, path in (("certificate", broker.certificate), ("authority", broker.authority)):
+        if path is not None:
+            try:
+                ends[which] = stamp(_load(path).not_valid_after_utc.timestamp())
+            except InputError as problem:
+                ends[which] = problem.problem
+    try:
+        warning = check_keys(broker, name)
+    except InputError as problem:
+        error = [problem.problem, problem.where, problem.remedy]
+    return {"ends": ends, "warning": warning, "error": error}
+
+
+if __name__ == "__main__":
+    # For parties that wait without these libraries: settings in, what is to be said out.
+    asked = json.load(sys.stdin)
+    given = BrokerSettings.model_validate(asked["broker"])
+    json.dump(looked_at(given, asked["name"]), sys.stdout)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from flfl.codec import CodecError, pack, unpack
 from flfl.config import SiteSettings
+from flfl.constants import LATER_ROUNDS
 from flfl.protocol.client import Client, Finished
 from flfl.protocol.network import Network
+from flfl.protocol.plan import Fit
 from flfl.protocol.traffic import Traffic
 from flfl.service.agreement import Agreement
 
@@ -62,11 +64,14 @@ class Night:
         told = {"added error": settings.terms.added_error, "share": plan.share, "rank": plan.rank,
                 "rounds": plan.rounds, "effort": settings.out.effort,
                 "coverage": settings.out.coverage, "sites": ", ".join(agreement.sites)}  # fmt: skip
+        if plan.late:
+            told["late"] = settings.terms.late
         names = ("up", "down", "messages_up", "messages_down")
         counted = {name: dict(getattr(traffic or Traffic(), name)) for name in names}
+        rounds = plan.rounds if agreement.fit == Fit.ANEW else LATER_ROUNDS
         shown = {name: str(value) for name, value in told.items()}
         return cls(
-            settings.name, settings.network, agreement.secure, numbers, plan.rounds, added,
+            settings.name, settings.network, agreement.secure, numbers, rounds, added,
             counted, shown,
         )  # fmt: skip
 

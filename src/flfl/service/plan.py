@@ -14,7 +14,7 @@ from flfl.protocol.plan import Plan
 from flfl.secagg import Roster
 from flfl.service.agreement import Agreement, Geography
 from flfl.service.grid import TimeGrid
-from flfl.service.keys import load_roster
+from flfl.service.identity import load_roster
 
 Map = tuple[Geography, tuple[float, float], Box | None]
 
@@ -41,6 +41,7 @@ def agreement_of(settings: CoordinatorSettings, roster: str, grid: TimeGrid) -> 
         season=run.season,
         period=grid.period(),
         box=box,
+        late=run.late == "release",
     )
     roster = roster if run.secure else ""
     return Agreement(settings.network, 0, "", grid, plan, run.secure, roster, (), geography, centre)

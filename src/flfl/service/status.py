@@ -10,18 +10,14 @@ import datetime
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flfl.config import BrokerSettings
-from flfl.errors import InputError
+from flfl.service import certificates
 from flfl.service.diary import Diary, stamp
-from flfl.service.keys import certificate_end
 from flfl.service.versions import VERSION, WIRE
-from flfl.transport.link import COORDINATOR
 
 if TYPE_CHECKING:
-    from flfl.service.coordinator import CoordinatorService
     from flfl.service.site import SiteService
 
 _STALE = 900.0
@@ -29,8 +25,6 @@ _STALE = 900.0
 minutes."""
 _SHOWN = 60
 """Runs of the diary in a status."""
-_TEXT = 300
-"""Characters of anything that another party says."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +67,6 @@ class Status:
         return asdict(self)
 
 
-def certificate_ends(broker: BrokerSettings | None) -> dict[str, str]:
-    """When a party's certificate and its authority's end, as far as they can be read."""
-    found = {}
-    for name in ("certificate", "authority"):
-        path: Path | None = getattr(broker, name, None)
-        if path is not None:
-            try:
-                found[name] = stamp(certificate_end(path).timestamp())
-            except InputError as error:
-                found[name] = error.problem
-    return found
-
-
 def address(broker: BrokerSettings | None) -> str:
     """Where the broker is, for people."""
     return "none" if broker is None else f"{broker.host}:{broker.port}"
@@ -97,62 +78,12 @@ def from_diary(diary: Diary) -> dict[str, Any]:
     return {"totals": diary.totals, "last_success": diary.last_success, "nights": runs}
 
 
-def coordinator_status(service: CoordinatorService) -> Status:
-    """The coordinator's status: what it tells every site, and more of the sites' own words."""
-    said, settings, link = service.status(), service.settings, service.link
-    told = ("version", "wire", "since", "certificate")
-    rows = []
-    for name, now in said["sites"].items():
-        own = service.present.get(name, {})
-        rows.append({"site": name, **now, **{key: own[key][:_TEXT] for key in told if key in own}})
-    run, totals = _under_way(said, service), dict(service.diary.totals)
-    for name in ("bytes_up", "bytes_down"):
-        totals[name] = totals.get(name, 0) + int(run.get(name, 0))
-    return Status(
-        party=COORDINATOR,
-        network=settings.network,
-        doing=_coordinating(said),
-        connected=link.connected,
-        broker=address(settings.broker),
-        since=service.since,
-        problem=said["problem"] or said["paused"],
-        next_run=_moment(said.get("next_run")),
-        certificates=certificate_ends(settings.broker),
-        deadlines=settings.deadlines.model_dump(),
-        sites=tuple(rows),
-        run=run,
-        counters={"dropped": sum(link.dropped.values())},
-        **{**from_diary(service.diary), "totals": totals},
-    )
-
-
-def _moment(when: Any) -> str:
+def moment(when: Any) -> str:
     """A time in seconds since 1970, as far as it is one; 0 is none."""
     try:
         return stamp(float(when)) if when else ""
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
-
-
-def _under_way(said: Mapping[str, Any], service: CoordinatorService) -> dict[str, Any]:
-    """The run that the coordinator is in, as far as it is public."""
-    if not said["run"]:
-        return {}
-    names = ("run", "question", "round", "waiting_for")
-    dispatcher = getattr(service.state, "dispatcher", None)
-    traffic, aside = getattr(dispatcher, "traffic", None), getattr(dispatcher, "aside", {})
-    return {name: said[name] for name in names} | {
-        "set_aside": list(aside),
-        "bytes_up": 0 if traffic is None else traffic.bytes_up,
-        "bytes_down": 0 if traffic is None else traffic.bytes_down,
-    }
-
-
-def _coordinating(said: Mapping[str, Any]) -> str:
-    if said["run"]:
-        late = ", ".join(said["waiting_for"]) or "nobody"
-        return f"In run {said['run']}: question {said['question']}, waiting for {late}."
-    return {"gathering": "Asking the sites who can take part."}.get(said["phase"], "Between runs.")
 
 
 def site_status(service: SiteService) -> Status:
@@ -174,8 +105,8 @@ def site_status(service: SiteService) -> Status:
         broker=address(settings.broker),
         since=service.since,
         problem=service.problem,
-        next_run=_moment(heard.get("next_run")),
-        certificates=certificate_ends(settings.broker),
+        next_run=moment(heard.get("next_run")),
+        certificates=certificates.ends(settings.broker, settings.name),
         run=run,
         counters=counters,
         **from_diary(service.diary),

@@ -81,9 +81,9 @@ def _tile(name: str, large: str, small: str = "", state: str = "") -> str:
 
 def _tiles(status: Status) -> Iterable[tuple[str, ...]]:
     now = status.at
-    yield _moment("Last good run", status.last_success, now, "ago", "none yet")
+    yield _moment("Last good run", status.last_success, now, "{} ago", "none yet")
     if status.next_run:
-        yield _moment("Next run", status.next_run, now, "from now", "")
+        yield _moment("Next run", status.next_run, now, "in {}", "")
     if status.sites:
         here = sum(row.get("state") == "here" for row in status.sites)
         state = "" if here == len(status.sites) else "warn"
@@ -102,11 +102,11 @@ def _tiles(status: Status) -> Iterable[tuple[str, ...]]:
     yield "Runs", str(runs), f"{failures} failed", "warn" if failures else ""
 
 
-def _moment(name: str, when: str, now: str, word: str, never: str) -> tuple[str, ...]:
+def _moment(name: str, when: str, now: str, words: str, never: str) -> tuple[str, ...]:
     then, at = seconds_until(when, 0.0), seconds_until(now, 0.0)
     if then is None or at is None:
         return name, never or when
-    return name, f"{ago(then - at)} {word}", _when(when)
+    return name, words.format(ago(then - at)), _when(when)
 
 
 def _sections(status: Status) -> Iterable[str]:
@@ -166,7 +166,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "sites": ("sites", str), "aside": ("without", str), "slots": ("slots", str),
     "sensors": ("sensors", str), "gaps": ("gaps", str), "filled": ("filled", str),
     "error": ("error", lambda x: f"{x:.3g}"), "alone": ("error alone", lambda x: f"{x:.3g}"),
-    "gain": ("gain", lambda x: f"{100 * x:+.1f} %"), "bytes_up": ("from sites", _size),
+    "gain": ("gain", lambda x: f"{100 * x:+.1f}\u00a0%"), "bytes_up": ("from sites", _size),
     "bytes_down": ("to sites", _size), "seconds": ("took", ago),
 }  # fmt: skip
 """Figures of a run that a page shows, where the runs have them."""

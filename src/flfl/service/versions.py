@@ -13,7 +13,9 @@ from flfl.service.diary import stamp
 VERSION = version("flfl")
 STARTED = os.environ.setdefault("FLFL_STARTED", stamp())
 """When this party was started; a site that replaces its process by a fresh one hands it on."""
-WIRE = 2
+CHECKED = "FLFL_CHECKED"
+"""The variable that says that this party's settings were checked by the process before."""
+WIRE = 3
 """Which messages parties exchange. Raised with every change of a message, an agreement or a release
 that an older party would misread: then all parties of a network are upgraded between two runs."""
 

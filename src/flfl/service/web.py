@@ -9,13 +9,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flfl.config import ReportSettings
 from flfl.errors import InputError, explained
 from flfl.service.status import Status, figures, health
-from flfl.service.status_page import page
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _EVERY = 1.0
 """Seconds between two statuses."""
@@ -47,6 +48,8 @@ class StatusServer:
                 where="report.status_port",
                 remedy="pip install 'flfl[mqtt]', or leave it out",
             ) from None
+        from http.server import ThreadingHTTPServer
+
         remedy = "Choose another status_port"
         with explained("the status cannot be served", where=f"port {port}", remedy=remedy):
             self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -72,6 +75,8 @@ class StatusServer:
             return 503, "text/plain", b"starting\n"
         why = health(status)
         if path == "/":
+            from flfl.service.status_page import page
+
             return 200, "text/html; charset=utf-8", page(status, why).encode()
         if path == "/status.json":
             document = status.document() | {"health": why or "ok"}
@@ -83,6 +88,8 @@ class StatusServer:
         return 404, "text/plain", b"there are /, /status.json, /metrics and /healthz\n"
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
+        from http.server import BaseHTTPRequestHandler
+
         answer = self.answer
 
         class Handler(BaseHTTPRequestHandler):
