@@ -11,7 +11,6 @@ NEEDS = {
     "mqtt_engine": "paho.mqtt",
     "nights": "paho.mqtt",
     "reliability": "paho.mqtt",
-    "frontier": "matplotlib",
 }
 
 

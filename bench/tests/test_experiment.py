@@ -143,7 +143,8 @@ def test_files_are_read_beside_the_experiment(read, tmp_path):
             "made.slot: there is no such setting. Did you mean 'slots'",
         ),
         (DATA.replace("60", "1") + RUN, "1 is too few"),
-        ('[[data]]\nname = "made"\n' + RUN, "needs either readings or made"),
+        ('[[data]]\nname = "made"\n' + RUN, "needs one of readings, cut and made"),
+        ('[[data]]\nname = "made"\ncut = "germany_pm10"\n' + RUN, "needs cut and slots together"),
         (DATA + '[[variant]]\nlabel = "flfl"\nmethod = "lfa"\n' + RUN, "'flfl' is a method of its"),
         (
             'views = ["rate"]\n' + DATA + RUN,

@@ -1,5 +1,6 @@
 """Tables, figures and the page: what they say, and that equal rows give equal files."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 from flfl.errors import InputError
+from flfl.report.content import figure
 from flfl_bench import figures, tables
 from flfl_bench.cells import json_text
 from flfl_bench.experiment import VIEWS
@@ -16,12 +18,12 @@ from flfl_bench.figures import OUR_COLOUR, render
 from flfl_bench.report import (
     SECTIONS,
     find_rows,
-    page_text,
+    pages,
     sections,
     write_page,
     write_report,
 )
-from flfl_bench.sentences import beside, headline
+from flfl_bench.sentences import beside
 from flfl_bench.store import SCORES, TIMINGS, read_rows
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,9 +54,11 @@ def some_rows():
                             "bytes_down": 0,
                             "sensors": 35 if data == D1 else 70,
                             "slots": 100 if rate < 0.5 else 200,
-                            "exposure_worst": 0.4 if "flfl" in label else None,
-                            "readings_exposed": 0.0,
-                            "numbers_per_reading": 0.3,
+                            "options": "{}",
+                            "alone_mae": scale * 2 / rate,
+                            "everybody_worst": 0.4 if label == "flfl" else None,
+                            "everybody_median": 0.2 if label == "flfl" else None,
+                            "readings_exposed": 0.0 if "flfl" in label else None,
                         }
                     )
     return rows
@@ -116,38 +120,6 @@ def test_markdown_and_latex_say_the_same():
     assert r"50 \% & - \\" in grid.latex()
 
 
-def test_the_papers_values_stand_beside_ours(rows):
-    grid = tables.beside_paper(rows)
-    lines = {tuple(line[:3]): line[3:] for line in grid.rows}
-    # 0.201 is printed for the paper's method on D1 at 0.5.
-    ours = 0.2 * 1.6 / 0.5 * 1.005
-    told = lines["D1", "0.5", "flfl / flfl-paper"]
-    assert told[:3] == ["0.201", f"{ours:.4g}", f"{100 * (ours / 0.201 - 1):+.0f} %"]
-    assert ("D1", "0.5", "flfl") in lines
-    assert len(lines) == 2 * 3 * 2
-
-
-def test_the_headline_is_the_median_against_the_best_of_each_kind(rows):
-    bought, cost = headline(rows)
-    assert "`flfl` has 50 % lower MAE" in bought
-    assert "the best of linear, pchip in each case; the median of 6 cases" in bought
-    assert "`flfl` has 25 % higher MAE" in cost
-    assert "kalman-em" in cost
-    assert headline(rows[rows["label"] != "flfl"]) == []
-
-
-def test_the_headline_counts_cases_that_all_were_run_on_and_tells_our_failures(rows):
-    extra = rows[rows["label"].isin(["flfl", "linear"])].assign(rate=0.7, mae=1.0)
-    failed = (rows["label"] == "flfl") & (rows["rate"] == 0.5)
-    lost = rows.assign(
-        mae=rows["mae"].mask(failed), failed=rows["failed"].astype(object).mask(failed, "ran away")
-    )
-    bought, _ = headline(pd.concat([lost, extra]))
-    # Nothing is known of pchip at 0.7: that case, a draw with linear, is no case.
-    assert "50 % lower MAE" in bought
-    assert "the median of 4 cases, 50 % lower to 50 % lower); it failed in 2 cases more." in bought
-
-
 def test_parts_are_changes_against_the_whole():
     rows = pd.DataFrame(
         {
@@ -171,14 +143,14 @@ def test_parts_are_changes_against_the_whole():
 def test_every_view_has_its_section(rows):
     found = {section.name for section in sections(rows, VIEWS)}
     assert found <= set(SECTIONS)
-    assert found == {"paper", "statistics", "exposure", "peers", "bytes", "timings", "scaling"}
+    assert found == {"statistics", "exposure", "peers", "bytes", "timings", "scaling"}
     found = {section.name for section in sections(rows, ["rates"])}
     assert found == {"accuracy", "timings"}
 
 
 def test_a_piece_without_our_method_can_be_shown(rows):
     others = rows[rows["label"] != "flfl"]
-    assert {s.name for s in sections(others, VIEWS)} <= {"paper", "accuracy", "timings", "scaling"}
+    assert {s.name for s in sections(others, VIEWS)} <= {"accuracy", "timings", "scaling"}
     assert list(sections(rows.iloc[:0], VIEWS)) == []
 
 
@@ -189,7 +161,7 @@ def pictures(rows):
         figures.parts(variants, "flfl"),
         figures.against(rows, "bytes"),
         figures.against(rows, "seconds"),
-        figures.frontier(rows[rows["exposure_worst"].notna()]),
+        figures.exposure(rows),
         figures.scaling(rows),
         figures.ranks(rows),
     ]
@@ -205,7 +177,7 @@ def test_figures_are_the_same_file_twice_and_mark_our_method(rows, number):
 
 
 def test_a_report_keeps_timings_apart(tmp_path):
-    views = ["paper", "ranks", "seconds"]
+    views = ["ranks", "seconds"]
     quick, slow = some_rows(), some_rows()
     for row in slow:
         row["seconds"] *= 3
@@ -222,9 +194,7 @@ def test_a_report_keeps_timings_apart(tmp_path):
             "timings.md", "timings.tex", "seconds.png", "seconds.svg"
         }  # fmt: skip
     assert contents[0] == contents[1]
-    assert {"rows.csv", "accuracy.md", "accuracy.tex", "statistics.md", "paper.md"} <= set(
-        contents[0]
-    )
+    assert {"rows.csv", "accuracy.md", "accuracy.tex", "statistics.md"} <= set(contents[0])
 
 
 def test_a_failure_that_was_mended_leaves_no_table_behind(tmp_path):
@@ -240,19 +210,30 @@ def test_a_failure_that_was_mended_leaves_no_table_behind(tmp_path):
     assert own.is_file()
 
 
-def test_the_page_holds_headline_sections_and_links_that_lead_somewhere(tmp_path):
-    write(tmp_path / "some.parquet", some_rows(), ["paper", "rates", "ranks"])
-    write(tmp_path / "another.parquet", some_rows(), ["seconds"], "another")
+def test_the_page_leads_and_every_link_leads_somewhere(tmp_path):
+    write(tmp_path / "some.parquet", some_rows(), ["rates", "ranks"])
+    write(tmp_path / "another.parquet", some_rows(), ["peers", "seconds"], "another")
     out = tmp_path / "results.md"
     write_page(out, find_rows(tmp_path))
     lines = out.read_text(encoding="utf-8").splitlines()
-    assert lines[2].startswith("**What federation buys over each sensor alone:** `flfl` has 50 %")
-    assert lines[4].startswith(
-        "**What noisy copies cost against pooling all data:** `flfl` has 25 %"
-    )
-    links = [line.split("](")[1].rstrip(")") for line in lines if line.startswith("![")]
-    assert len(links) == 3
-    assert all((tmp_path / link).is_file() for link in links)
+    assert lines[2].startswith("**Beside what people use:** of 3 other methods that leave")
+    assert "`flfl-bench run experiments/another.toml --out another`" in lines[2]
+    linked = {out: [], tmp_path / "results/some.md": [], tmp_path / "results/another.md": []}
+    for page, links in linked.items():
+        links += re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert links
+        assert all((page.parent / link).is_file() for link in links)
+    assert {"results/some.md", "results/another.md"} <= set(linked[out])
+
+
+def test_what_readers_got_stands_beside_the_error(rows):
+    first, second = tables.exposure(rows.assign(owners="1"))
+    assert (first.title, second.title) == ("D1", "D2")
+    told = {line[1]: line for line in first.rows if line[2] == figure(0.2 / 0.5)}
+    assert told["flfl"][0] == "single sensors"
+    # Half of what the owners alone have; read by everybody else .4 at worst; nobody else looked.
+    assert told["flfl"][3:] == ["-50 %", "", "0.40 / 0.20", "", "0.0 %"]
+    assert {line[1] for line in first.rows} == {"flfl", "flfl-paper"}
 
 
 def test_rows_that_are_none_are_refused(tmp_path):
@@ -274,11 +255,10 @@ def test_rows_that_are_none_are_refused(tmp_path):
 
 def test_the_committed_page_is_what_the_committed_rows_say(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    page = Path("docs/results.md")
-    made = page_text(page, find_rows(Path("docs/results")))
-    assert made == page.read_text(encoding="utf-8"), (
-        "run `flfl-bench results docs/results --out ...`"
-    )
+    for page, made in pages(Path("docs/results.md"), find_rows(Path("docs/results"))).items():
+        assert made == page.read_text(encoding="utf-8"), (
+            "run `flfl-bench results docs/results --out docs/results.md`"
+        )
 
 
 def test_names_of_points_cover_nothing():
@@ -318,17 +298,17 @@ def test_the_best_at_home_and_the_best_with_all_readings_are_named(rows):
     told = beside(rows)
     assert "of 3 other methods that leave readings with their owners" in told
     assert "the best (`flfl-paper`) has 60 % more error than `flfl`" in told
-    assert "the best (`kalman-em`) has 20 % less (geometric mean over 6 cases)" in told
+    assert (
+        "the best (`kalman-em`) has 20 % less (geometric mean over 6 cases that all of them" in told
+    )
     assert beside(rows[rows["label"] != "kalman-em"]) == ""
 
 
 def test_the_page_says_what_was_not_run(tmp_path):
-    others = [row for row in some_rows() if row["label"] != "flfl"]
-    path = write(tmp_path / "some.parquet", others, ["rates"])
+    path = write(tmp_path / "some.parquet", some_rows(), ["rates"])
     table = pa_parquet.read_table(path)
     about = {"name": "some", "title": "Some rows", "views": ["rates"], "cells": 99}
     table = table.replace_schema_metadata({b"flfl": json_text(about).encode()})
     pa_parquet.write_table(table, path)
-    page = page_text(tmp_path / "results.md", [path])
-    assert "48 of 99 cells" in page
-    assert "There are no rows of `flfl` here" in page
+    made = pages(tmp_path / "results.md", [path])
+    assert all("60 of 99" in page for page in made.values())

@@ -189,7 +189,7 @@ def test_an_audited_cell_says_what_was_read(tmp_path, here):
     (row,) = json.loads(benchmark(path, out, "--json", "--workers", "1").stdout)["rows"]
     assert row["failed"] is None
     # Plain uploads give the readings away.
-    assert row["exposure_worst"] > 0.9
+    assert row["readings_exposed"] > 0.9
     assert row["audit_seconds"] > 0
 
 

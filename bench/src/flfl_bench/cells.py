@@ -15,20 +15,23 @@ import numpy as np
 
 from flfl.datasets.catalogue import load_dataset
 from flfl.datasets.synthetic import synthesize
-from flfl.io.read import read_readings
+from flfl.io.read import from_frame, read_readings
 from flfl.io.sensors import Sensors, read_sensors
 from flfl.io.table import Table
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where readings come from: two files, made-up readings, or else a data set of that name."""
+    """Where readings come from: two files, made-up readings, the first slots of a data set, or else
+    a data set of that name."""
 
     name: str
     readings: str | None = None
     sensors: str | None = None
     made: str | None = None
     """Arguments of :func:`~flfl.datasets.synthetic.synthesize`, and its ``seed``, as JSON."""
+    cut: tuple[str, int] | None = None
+    """A data set, and how many of its slots are used."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,9 @@ class Cell:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Cell:
         """The way back."""
-        return cls(**{**given, "source": Source(**given["source"])})
+        source = given["source"]
+        cut = source["cut"] and tuple(source["cut"])
+        return cls(**{**given, "source": Source(**{**source, "cut": cut})})
 
 
 def json_text(value: Any) -> str:
@@ -100,6 +105,10 @@ def load(source: Source) -> tuple[Table, Sensors]:
     if source.made is not None:
         given = json.loads(source.made)
         return synthesize(rng=np.random.default_rng(given.pop("seed", 0)), **given)
+    if source.cut is not None:
+        name, slots = source.cut
+        table, sensors = load_dataset(name)
+        return from_frame(table.values.iloc[:slots]), sensors
     if source.readings is None:
         return load_dataset(source.name)
     table = read_readings(Path(source.readings))

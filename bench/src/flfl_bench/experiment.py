@@ -7,6 +7,10 @@ views = ["rates", "ranks"]         # figures and tables to make, see ``VIEWS``
 name = "mine"
 readings = "mine.csv"              # beside this file; with sensors = "..." perhaps
 [[data]]
+name = "D3, 90 days"
+cut = "D3_beijing_pm25"            # a data set of which only the first slots are used
+slots = 2160
+[[data]]
 name = "20 sensors"
 made = {sensors = 20, slots = 500} # made-up readings
 
@@ -47,15 +51,14 @@ from flfl.evaluation import training_mask
 from flfl.io.files import PARQUET_SUFFIXES, TEXT_SUFFIXES, suffix_of
 from flfl.methods import create, find, methods
 from flfl_bench.cells import Cell, Source, fingerprint, json_text, load
+from flfl_bench.exposure import DISCLOSED
 from flfl_bench.owners import deal
 
 View = Literal[
-    "rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "paper", "owners", "peers"
+    "rates", "parts", "exposure", "bytes", "seconds", "scaling", "ranks", "owners", "peers"
 ]
 VIEWS: tuple[View, ...] = get_args(View)
 """What a report can show, see ``flfl_bench.report``."""
-AUDITED = {"flfl": "sums", "flfl-paper": "plain"}
-"""Methods that the audit can attack, and what they disclose."""
 
 Names = Annotated[list[str], Field(min_length=1)]
 Options = dict[str, Any]
@@ -74,9 +77,11 @@ class MadeTable(TomlTable):
 
 
 class DataTable(TomlTable):
-    """A ``[[data]]``: a file, or made-up readings."""
+    """A ``[[data]]``: a file, the first slots of a data set, or made-up readings."""
 
     name: str
+    cut: str | None = None
+    slots: Count | None = None
     readings: str | None = None
     sensors: str | None = None
     made: MadeTable | None = None
@@ -275,13 +280,20 @@ class _Reader:
 
     def source(self, data: DataTable, where: str) -> Source:
         """The source that a ``[[data]]`` describes."""
-        if (data.made is None) == (data.readings is None):
-            problem = f"{data.name!r} needs either readings or made"
+        if (data.made, data.readings, data.cut).count(None) != 2:
+            problem = f"{data.name!r} needs one of readings, cut and made"
             raise InputError(problem, where=where, remedy="Give one of them; see `flfl data list`")
+        if (data.cut is None) != (data.slots is None):
+            problem = f"{data.name!r} needs cut and slots together"
+            raise InputError(problem, where=where, remedy="Give both: a data set and its slots")
+        if data.cut is not None and data.slots is not None:
+            return Source(data.name, cut=(data.cut, data.slots))
         if data.made is not None:
             return Source(data.name, made=json_text(data.made.model_dump(exclude_none=True)))
-        files = (data.readings, data.sensors)
-        return Source(data.name, *(file and str(self.folder / file) for file in files))
+        readings, sensors = (
+            file and str(self.folder / file) for file in (data.readings, data.sensors)
+        )
+        return Source(data.name, readings, sensors)
 
     def cells(self, run: RunTable, where: str) -> Iterator[Cell]:
         """All cells of a ``[[run]]``."""
@@ -299,8 +311,8 @@ class _Reader:
             with _placed(where):
                 deal(load(source)[1], owners)
         for label, method, options in chosen:
-            if run.audit and method not in AUDITED:
-                remedy = f"audit is for {' and '.join(AUDITED)}"
+            if run.audit and method not in DISCLOSED:
+                remedy = f"audit is for {' and '.join(DISCLOSED)}"
                 raise InputError(f"{label!r} cannot be audited", where=where, remedy=remedy)
             if self._asked(label):
                 with _placed(where):

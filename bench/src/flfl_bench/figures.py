@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from scikit_posthocs import critical_difference_diagram
 
 from flfl.methods import methods
@@ -65,6 +66,10 @@ def render(picture: Picture, kind: str) -> bytes:
         figure = Figure(figsize=(COLUMN, picture.height), layout="constrained")
         FigureCanvasAgg(figure)
         picture.draw(figure)
+        for text in figure.findobj(Text):
+            # No ligature in our name; Matplotlib before 3.11 draws none.
+            if hasattr(text, "set_fontfeatures"):
+                text.set_fontfeatures(["-liga"])
         file = io.BytesIO()
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(file, format=kind, metadata=metadata)
@@ -274,47 +279,42 @@ def _covers(box: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
     )
 
 
-def frontier(rows: pd.DataFrame) -> Picture:
-    """Error against the most that the audit read, a line for each knob."""
-    audited = rows[rows["exposure_worst"].notna() & rows["failed"].isna()]
-    exposure = audited.groupby("label", sort=False)["exposure_worst"].max()
-    change = 100 * (relative_error(audited) - 1)
-    knobs: dict[str, list[str]] = {}
-    for label in change.index.drop(OURS):
-        knobs.setdefault(label.split(" ")[0], []).append(label)
-    # A method far off would squeeze all others into a line: it is named instead.
-    far = [knob for knob, labels in knobs.items() if change[labels].min() > _FAR]
-    look = looks(list(knobs), grey=far)
+def exposure(rows: pd.DataFrame) -> Picture:
+    """What noise costs and what it hides: error against alone, and what everybody else reads."""
+    audited = rows[rows["everybody_median"].notna() & rows["failed"].isna()]
+    audited = audited[~audited["label"].str.startswith("share")]
+    audited = audited.assign(
+        noise=audited["label"].map(owners.added_error),
+        change=np.log(audited["mae"] / audited["alone_mae"]),
+    )
 
     def draw(figure: Any) -> None:
         axis = figure.subplots()
         points = []
-        for knob in (knob for knob in knobs if knob not in far):
-            # Our default lies on the lines of its own knobs.
-            line = [*knobs[knob], *([OURS] if knob in ("added_error", "share") else [])]
-            line.sort(key=lambda label: exposure[label])
-            axis.plot(exposure[line], change[line], label=knob, **look[knob].line())
+        looked = ("owners of single sensors", OUR_COLOUR, "o"), ("as they are", COLOURS[0], "s")
+        for single, (name, colour, marker) in zip((True, False), looked, strict=True):
+            own = audited[(audited["owners"] == "1") == single]
+            line = own.groupby("noise")[["everybody_median", "change"]].mean()
+            change = 100 * np.expm1(line["change"])
+            axis.plot(line["everybody_median"], change, color=colour, marker=marker, label=name)
             points += [
-                (label.split(" ", 1)[1], exposure[label], change[label]) for label in knobs[knob]
+                (f"{at:g}", float(x), float(y))
+                for at, x, y in zip(line.index, line["everybody_median"], change, strict=True)
             ]
-        axis.plot(exposure[OURS], change[OURS], label=OURS, linestyle="", **look[OURS].line())
-        axis.set(xlabel="most that was read of a sensor's residual (R^2)", xlim=(-0.03, 1.1))
-        axis.set_ylabel("change of MAE against flfl (%)")
+        axis.axhline(0, color=GREY, linewidth=0.6, linestyle=":")
+        axis.set_xlabel("read by everybody else together (R^2 of the residual, median sensor)")
+        axis.set_ylabel("error against alone (%)")
+        axis.set_xlim(-0.03, 1.08)
         axis.margins(y=0.15)
         _name_points(figure, axis, points)
-        for knob in far:
-            words = f"{knob}: read {exposure[knob]:.2f}, MAE {change[knob]:+.0f} % (off the scale)"
-            axis.text(0.99, 0.99, words, transform=axis.transAxes, ha="right", va="top", fontsize=6)
-        figure.legend(loc="outside lower center", ncols=5)
+        figure.legend(loc="outside lower center", ncols=2)
 
     caption = (
-        "Change of MAE against flfl (geometric mean over cases) and the most that the audit"
-        " read of a sensor's residual in any of them"
+        "What noise costs and what it hides: error against owners alone, and what all others"
+        " together, with everything but this sensor in their hands, read of it; numbers: the added"
+        f" error; mean over {audited['data'].nunique()} networks"
     )
-    return Picture("exposure", caption, draw, 2.7)
-
-
-_FAR = 30.0
+    return Picture("exposure", caption, draw, 2.6)
 
 
 def scaling(rows: pd.DataFrame) -> Picture:

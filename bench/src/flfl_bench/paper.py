@@ -14,23 +14,6 @@ DATA = {
     "D4_chongqing_so2": "D4",
 }
 """Our data sets and the paper's names for them."""
-LEFT_OUT = """\
-The paper reports 24 wins of 24 over each of five federated methods, p = 0.0001 for each, and mean
-ranks. What it leaves out:
-
-- The 24 are 12 pairs (four data sets, three rates), each counted twice: as MAE and as RMSE of the
-  same run. They are not independent, and a signed-rank test of 12 wins of 12 cannot give a p-value
-  below 0.0005 (two-sided); of 24 it gives 0.0000001 exactly and 0.00002 by the normal
-  approximation. 0.0001 is none of these.
-- Two of its mean ranks are not those of its printed figures: FedMF's are 3.833 (printed 3.883) and
-  RFRec's 4.438 (4.376).
-- How many runs the "±" stands for, and whether it is a deviation or an interval; no size of an
-  effect; no correction for five tests at once; no test of the differences between the others.
-- The settings of its method and of the others, and how they were chosen.
-- Central methods and each sensor alone, although its text claims more accuracy than "non-federated
-  spatio-temporal methods": there is none in its table.
-- Gaps that come in runs: it has sampling rates only.
-"""
 
 
 class Printed(NamedTuple):

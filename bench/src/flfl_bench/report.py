@@ -16,16 +16,16 @@ import pandas as pd
 
 from flfl.errors import InputError
 from flfl.io.files import Writer, write_files
-from flfl_bench import figures, paper, tables
+from flfl_bench import figures, tables
 from flfl_bench.figures import Picture
 from flfl_bench.owners import POOLED
-from flfl_bench.sentences import beside, gained, headline, protected
+from flfl_bench.sentences import beside, gained, protected
 from flfl_bench.statistics import OURS
 from flfl_bench.store import content_writer, read_rows
 from flfl_bench.tables import Grid
 
 SECTIONS = (
-    "paper", "accuracy", "statistics", "parts", "exposure", "owners", "peers", "bytes", "timings",
+    "accuracy", "statistics", "parts", "exposure", "owners", "peers", "bytes", "timings",
     "scaling", "failures",
 )  # fmt: skip
 """Every name that a section may have."""
@@ -45,9 +45,12 @@ OWNERS = (
     " with one owner, and no upper bound: in blocks the shared model is often the better one, and"
     " another method that pools, such as kalman-em on D2, may be better than both."
 )
-UNTOLD = (
-    "**There are no rows of `flfl` here:** those there were came from an earlier protection, which"
-    " is gone, and it has not been run again. The other methods are unchanged."
+EXPOSURE = (
+    "What is read: R^2 of a sensor's residual, what no other sensor predicts of it, by the best"
+    " attack of the coordinator alone, of everybody else together (slow parts included), and of"
+    " somebody who knows all but one reading, whose bound in the mean over readings is 1 / (1 +"
+    " beta^2) at an added error of beta. Worst / median sensor. Readings met: guessed within a"
+    " hundredth of the sensor's standard deviation."
 )
 PEERS = (
     "MAE of each case, mean over seeds; against flfl: geometric mean over the cases that a method"
@@ -89,10 +92,7 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
         return
     if OURS not in set(rows.loc[rows["failed"].isna(), "label"]):
         # A piece of an experiment: nothing to compare the others with yet.
-        views = [view for view in views if view in ("paper", "rates", "scaling")]
-    if "paper" in views:
-        grid = tables.beside_paper(rows)
-        yield Section("paper", "The paper's values and ours", paper.LEFT_OUT, [grid])
+        views = [view for view in views if view in ("rates", "scaling")]
     drawn = [figures.rates(rows, p) for p in rows["pattern"].unique()] if "rates" in views else []
     if not {"parts", "exposure", "scaling", "owners", "peers"} & set(views):
         grids = [g for metric in ("mae", "rmse") for g in tables.accuracy(rows, metric)]
@@ -104,15 +104,9 @@ def sections(rows: pd.DataFrame, views: Sequence[str]) -> Iterator[Section]:
         drawn = [figures.parts(rows, method) for method in found]
         if found:
             yield Section("parts", "Each part off in turn", "", list(found.values()), drawn)
-    if "exposure" in views and rows["exposure_worst"].notna().any():
-        yield Section(
-            "exposure",
-            "Error and what was read",
-            "Read: R^2 of a sensor's residual under the best attack of the coordinator alone, the"
-            " worst sensor (plain uploads: the share of readings that are met).",
-            [tables.exposure(rows)],
-            [figures.frontier(rows)],
-        )
+    if "exposure" in views and rows["everybody_median"].notna().any():
+        drawn, grids = [figures.exposure(rows)], list(tables.exposure(rows))
+        yield Section("exposure", "Error and what is read", EXPOSURE, grids, drawn)
     if "peers" in views:
         yield Section("peers", "Error, time and memory", PEERS, [tables.beside(rows)], timed=True)
     if "owners" in views and POOLED in set(rows["label"]):
@@ -189,12 +183,14 @@ def _text(content: str) -> Writer:
     return content_writer(content.encode("utf-8"))
 
 
-def _drawings(folder: Path, pictures: Sequence[Picture]) -> dict[Path, Writer]:
-    """The files of figures, PNG and SVG."""
+def _drawings(
+    folder: Path, pictures: Sequence[Picture], kinds: Sequence[str] = ("png", "svg")
+) -> dict[Path, Writer]:
+    """The files of figures."""
     return {
         folder / f"{picture.name}.{kind}": content_writer(figures.render(picture, kind))
         for picture in pictures
-        for kind in ("png", "svg")
+        for kind in kinds
     }
 
 
@@ -207,50 +203,58 @@ def _write_all(writers: dict[Path, Writer]) -> list[Path]:
 
 
 def write_page(out: Path, files: Sequence[Path]) -> list[Path]:
-    """Write the page of several experiments, and its figures into a folder of its name."""
-    writers = {out: _text(page_text(out, files))}
+    """Write the page of several experiments; tables and figures go to a folder of its name."""
+    writers = {path: _text(content) for path, content in pages(out, files).items()}
     for path in files:
         rows, about = read_rows(path)
+        shown = [picture for _, pictures in _lead(path, rows, about) for picture in pictures]
         for section in sections(rows, about["views"]):
-            writers |= _drawings(out.with_suffix("") / path.stem, section.pictures)
+            shown += section.pictures
+        writers |= _drawings(out.with_suffix("") / path.stem, shown, ["png"])
     return _write_all(writers)
 
 
-def page_text(out: Path, files: Sequence[Path]) -> str:
-    """The page in Markdown, made from rows without running anything."""
+def pages(out: Path, files: Sequence[Path]) -> dict[Path, str]:
+    """The page in Markdown and one for the tables of each experiment, made from rows alone."""
     found = [(path, *read_rows(path)) for path in files]
-    # What leads the page comes first: owners, what people use, then the table of all methods.
-    first = ("owners", "peers", "paper")
+    # What leads the page comes first.
+    first = ("owners", "exposure", "peers", "ranks")
     found.sort(key=lambda one: ([view not in one[2]["views"] for view in first], one[0].stem))
     folder = found[0][0].parent.as_posix()
-    lines = ["# Results", ""]
-    led = [_lead(path, rows, about) for path, rows, about in found]
-    for (path, _, _), leads in zip(found, led, strict=True):
-        for sentence, pictures in leads:
-            lines += [sentence, "", *(line for one in pictures for line in _shown(out, path, one))]
+    lines, listed = ["# Results", ""], []
+    for path, rows, about in found:
+        for sentence, pictures in _lead(path, rows, about):
+            lines += [sentence, ""]
+            lines += [line for one in pictures for line in _shown(f"{out.stem}/{path.stem}", one)]
+        listed.append(f"| [{about['title']}]({out.stem}/{path.stem}.md) | {_size(rows, about)} |")
+    lines += ["## All tables", "", "| experiment | cells |", "|---|---|", *listed, ""]
     lines += [
-        f"This page is made from the rows in `{folder}/*.parquet` by"
-        f" `flfl-bench results {folder}"
-        f" --out {out.as_posix()}`; `docs/benchmark.md` says how such rows are made.",
-        "",
+        "Where a number of cells is given as a part, the others have not been run yet. Each page"
+        " names the version and the commit that its rows come from."
+        f" These pages are made from the rows in `{folder}/*.parquet` by `flfl-bench results"
+        f" {folder} --out {out.as_posix()}`; `docs/benchmark.md` says how such rows are made."
     ]
-    for (path, rows, about), leads in zip(found, led, strict=True):
-        lines += [f"## {about['title']}", "", _provenance(path, rows, about), ""]
-        above = {picture.name for _, pictures in leads for picture in pictures}
-        for section in sections(rows, about["views"]):
-            lines += [f"### {section.title}", ""]
-            if section.words:
-                lines += [section.words.strip(), ""]
-            for picture in section.pictures:
-                lines += [] if picture.name in above else _shown(out, path, picture)
-            for grid in section.grids:
-                lines += [grid.markdown(), ""]
+    place = out.with_suffix("")
+    written = {place / f"{path.stem}.md": _tables(path, rows, about) for path, rows, about in found}
+    return {out: "\n".join(lines).rstrip() + "\n"} | written
+
+
+def _tables(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
+    """The page of one experiment."""
+    lines = [f"# {about['title']}", "", _provenance(path, rows, about), ""]
+    for section in sections(rows, about["views"]):
+        lines += [f"## {section.title}", ""]
+        if section.words:
+            lines += [section.words.strip(), ""]
+        for picture in section.pictures:
+            lines += _shown(path.stem, picture)
+        for grid in section.grids:
+            lines += [grid.markdown(), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _shown(out: Path, path: Path, picture: Picture) -> list[str]:
-    link = f"{out.stem}/{path.stem}/{picture.name}.png"
-    return [f"![{picture.caption}]({link})", "", f"*{picture.caption}.*", ""]
+def _shown(folder: str, picture: Picture) -> list[str]:
+    return [f"![{picture.caption}]({folder}/{picture.name}.png)", "", f"*{picture.caption}.*", ""]
 
 
 Lead = tuple[str, Sequence[Picture]]
@@ -265,28 +269,27 @@ def _lead(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> list[Lead]:
     if "peers" in about["views"]:
         told.append((beside(rows), [figures.against(rows, "seconds")]))
     command = f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`"
-    leads: list[Lead] = [
-        (f"{words} ({command})", shown) for words, shown in told if words and shown
-    ]
-    return leads + ([(words, ()) for words in headline(rows)] if "paper" in about["views"] else [])
+    return [(f"{words} ({command})", shown) for words, shown in told if words and shown]
+
+
+def _size(rows: pd.DataFrame, about: dict[str, Any]) -> str:
+    total = about.get("cells", len(rows))
+    return f"{len(rows)} of {total}" if total > len(rows) else f"{len(rows)}"
 
 
 def _provenance(path: Path, rows: pd.DataFrame, about: dict[str, Any]) -> str:
-    """Command, machine, versions, and how many seeds."""
+    """Command, machine, versions."""
 
     def each(name: str) -> str:
-        return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna()))
+        return ", ".join(str(value) for value in dict.fromkeys(rows[name].dropna())) or "unknown"
 
     hours = float(rows["cpu_seconds"].sum()) / 3600
-    total = about.get("cells", len(rows))
-    asked = f" of {total}" if total > len(rows) else ""
-    told = f"commit {each('commit')}" if rows["commit"].notna().any() else "commit not recorded"
     return (
         f"`flfl-bench run experiments/{about['name']}.toml --out {path.stem}`, rows in"
-        f" `{path.as_posix()}`: {len(rows)}{asked} cells, {hours:.1f} processor hours, on"
+        f" `{path.as_posix()}`: {_size(rows, about)} cells, {hours:.1f} processor hours, on"
         f" {each('cores')} cores ({each('cpu')}), one BLAS thread a process;"
-        f" flfl {each('flfl')} ({told}), numpy {each('numpy')}, scipy {each('scipy')},"
-        f" Python {each('python')}." + ("" if OURS in set(rows["label"]) else f" {UNTOLD}")
+        f" flfl {each('flfl')} (commit {each('commit')}), numpy {each('numpy')}, scipy"
+        f" {each('scipy')}, Python {each('python')}."
     )
 
 

@@ -24,14 +24,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import flfl
-from flfl.audit import COORDINATOR, audit
 from flfl.estimators.base import BaseRecoverer
 from flfl.evaluation import evaluate, training_mask
-from flfl.io.sensors import Sensors
 from flfl.io.table import Table
 from flfl.methods import Method, find
+from flfl_bench import exposure
 from flfl_bench.cells import Cell, json_text, load
-from flfl_bench.experiment import AUDITED
 from flfl_bench.owners import deal
 from flfl_bench.pool import Lost, run_all
 from flfl_bench.store import Store
@@ -259,42 +257,8 @@ def _scored(cell: Cell) -> dict[str, Any]:
     if row.failed:
         return scored | size
     kept = training_mask(table, sensors, cell.rate, cell.pattern, cell.seed, cell.block_length)
-    exposure = _attacked(cell, table, sensors, kept, options) if cell.audit else {}
-    return scored | size | by_sensor(table, kept, method.made[-1]) | exposure
-
-
-def _attacked(
-    cell: Cell,
-    table: Table,
-    sensors: Sensors,
-    kept: NDArray[np.bool_],
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """The most that the coordinator's attacks read of the same run."""
-    seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
-    report = audit(seen, sensors, disclosure=AUDITED[cell.method], seed=cell.seed, **options)
-    attacks = [one for one in report.as_dict()["attacks"] if one["adversary"] == COORDINATOR]
-    exposure, attack = worst(attacks, plain=report.disclosure == "plain")
-    return {
-        "exposure_worst": exposure,
-        "exposure_attack": attack,
-        "readings_exposed": max((one["readings_exposed"] or 0.0 for one in attacks), default=0.0),
-        "audit_seconds": report.seconds,
-    }
-
-
-def worst(attacks: Sequence[Mapping[str, Any]], *, plain: bool) -> tuple[float, str | None]:
-    """What is read best, and by which attack; 0 where nothing was shared.
-
-    A share of the residual of the sensor that is read best. Plain uploads give away the readings
-    themselves: there it is the share of all readings.
-
-    Examples
-    --------
-    >>> attack = {"name": "lags", "residual_read_max": 0.3, "readings_exposed": 0.01}
-    >>> worst([attack], plain=False), worst([], plain=False)
-    ((0.3, 'lags'), (0.0, None))
-    """
-    figure = "readings_exposed" if plain else "residual_read_max"
-    found = [(one[figure], one["name"]) for one in attacks if one[figure] is not None]
-    return max(found, default=(0.0, None))
+    scored |= size | by_sensor(table, kept, method.made[-1])
+    if cell.audit:
+        seen = table.values.where(pd.DataFrame(kept.T, table.values.index, table.values.columns))
+        scored |= exposure.read(seen, sensors, method.owners, cell.method, cell.seed, options)
+    return scored

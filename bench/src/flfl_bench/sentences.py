@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import pandas as pd
 
 from flfl.methods import methods
@@ -51,7 +48,7 @@ def protected(rows: pd.DataFrame) -> str:
     return (
         "**What protection costs:** of what pooling would gain, owners of one sensor and of two to"
         f" four keep {'; '.join(parts)} ({networks} networks at least, the same cells at each"
-        f" amount). [What others can read](frontier.md) falls as it grows."
+        f" amount). [What others can read](results/privacy.md) falls as it grows."
     )
 
 
@@ -70,7 +67,7 @@ def beside(rows: pd.DataFrame) -> str:
         f"**Beside what people use:** of {len(home)} other methods that leave readings with their"
         f" owners, the best (`{near}`) has {_more(error[near])} error than `flfl`; of"
         f" {len(central)} that need all readings in one place, the best (`{best}`) has"
-        f" {_more(error[best])} (geometric mean over {_cases(cases)})."
+        f" {_more(error[best])} (geometric mean over {_cases(cases)} that all of them were run on)."
     )
 
 
@@ -78,55 +75,5 @@ def _more(change: float) -> str:
     return f"{100 * abs(change):.0f} % {'more' if change > 0 else 'less'}"
 
 
-def headline(rows: pd.DataFrame) -> list[str]:
-    """Up to three sentences, each with its figures; fewer where the rows do not tell."""
-    table = paired_scores(rows)
-    kinds = [
-        (
-            "What federation buys over each sensor alone",
-            "the best that each sensor could do with its own readings",
-            ["linear", "pchip", "mean"],
-        ),
-        (
-            "What federation buys over each owner alone",
-            "each owner with its own sensors",
-            ["alone"],
-        ),
-        (
-            "What noisy copies cost against pooling all data",
-            "the best method that sees all readings in one place",
-            [name for name, method in methods().items() if method.pooled],
-        ),
-    ]
-    return [
-        f"**{question}:** `{OURS}` has {sentence}"
-        for question, whom, names in kinds
-        if (sentence := _against(table, names, whom))
-    ]
-
-
-def _against(table: pd.DataFrame, names: Sequence[str], whom: str) -> str | None:
-    """How our error compares to the best of some methods, in the cases that all were run on."""
-    there = [name for name in names if name in table.columns]
-    if OURS not in table.columns or not there:
-        return None
-    common = table[[OURS, *there]].dropna()
-    ours, best = common[OURS].to_numpy(), common[there].min(axis=1).to_numpy()
-    both = np.isfinite(ours) & np.isfinite(best)
-    if not both.any():
-        return None
-    change = ours[both] / best[both] - 1
-    lost = int((np.isinf(ours) & np.isfinite(best)).sum())
-    return (
-        f"{_lower(np.median(change))} MAE than {whom} (the best of {', '.join(there)} in each case;"
-        f" the median of {_cases(len(change))}, {_lower(change.max())} to {_lower(change.min())})"
-        + (f"; it failed in {_cases(lost)} more." if lost else ".")
-    )
-
-
 def _cases(number: int) -> str:
     return "1 case" if number == 1 else f"{number} cases"
-
-
-def _lower(change: float) -> str:
-    return f"{100 * abs(change):.0f} % {'lower' if change < 0 else 'higher'}"

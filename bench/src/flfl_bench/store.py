@@ -20,6 +20,7 @@ from flfl.errors import InputError, explained
 from flfl.io.files import Writer, write_files
 from flfl_bench.cells import Cell, json_text
 from flfl_bench.experiment import Experiment
+from flfl_bench.exposure import READ
 
 _TEXT, _REAL, _COUNT = pa.string(), pa.float64(), pa.int64()
 SCORES: dict[str, pa.DataType] = {
@@ -44,8 +45,7 @@ SCORES: dict[str, pa.DataType] = {
     "sensor_hidden": pa.list_(pa.int32()),
     "sensor_error": pa.list_(pa.float32()),
     "sensor_alone_error": pa.list_(pa.float32()),
-    "exposure_worst": _REAL,
-    "exposure_attack": _TEXT,
+    **dict.fromkeys(READ, _REAL),
     "readings_exposed": _REAL,
     "numbers_per_reading": _REAL,
     "rounds": _COUNT,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from flfl.report.content import figure
 from flfl_bench import owners, paper, statistics
+from flfl_bench.exposure import READERS
 from flfl_bench.statistics import CASE, half_width
 
 Rows = Sequence[Sequence[str]]
@@ -144,28 +145,6 @@ def ranking(rows: pd.DataFrame, metric: str) -> Grid | None:
     return Grid(title, ["method", "mean rank"], lines)
 
 
-def beside_paper(rows: pd.DataFrame) -> Grid:
-    """The paper's printed value, ours, and the difference; its method beside both of ours."""
-    mae, rmse = (statistics.scores(rows, metric).to_dict() for metric in ("mae", "rmse"))
-    lines = []
-    for (data, rate, method), printed in paper.printed().items():
-        for label in ("flfl-paper", "flfl") if method == "flfl" else (method,):
-            case = (data, "random", rate)
-            ours = [scored.get(label, {}).get(case, np.nan) for scored in (mae, rmse)]
-            if np.isnan(ours).any():
-                continue
-            cells = [
-                text
-                for value, theirs in zip(ours, (printed.mae, printed.rmse), strict=True)
-                for text in (figure(theirs), figure(value), percent(value / theirs - 1, 0))
-            ]
-            name = f"{method} / {label}" if label != method else label
-            lines.append([short(data), f"{rate:g}", name, *cells])
-    header = ["data", "rate", "paper's / ours"]
-    header += ["paper's MAE", "our MAE", "difference", "paper's RMSE", "our RMSE", "difference"]
-    return Grid("The paper's printed value, ours, and the difference", header, lines)
-
-
 def parts(rows: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
     """What leaving out a part changes: each method that has variants, and its table."""
     for method, group in rows.groupby("method", sort=False):
@@ -189,25 +168,32 @@ def parts(rows: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
         yield str(method), Grid(f"{method}: MAE (change)", header, lines)
 
 
-def exposure(rows: pd.DataFrame) -> Grid:
-    """Error, and what the audit read, one line a configuration and case."""
-    audited = rows[rows["exposure_worst"].notna()]
-    lines = [
-        [
-            f"{short(row.data)} {row.pattern} {row.rate:g}",
-            row.label,
-            figure(row.mae),
-            figure(row.rmse),
-            f"{row.exposure_worst:.2f}",
-            row.exposure_attack or "-",
-            f"{100 * row.readings_exposed:.1f} %",
-            figure(row.numbers_per_reading, 3),
+def exposure(rows: pd.DataFrame) -> Iterator[Grid]:
+    """Error, and what the audit's readers got, one table for each data set."""
+    for data, group in rows[rows["readings_exposed"].notna()].groupby("data", sort=False):
+        lines = [
+            [
+                _OWNERS.get(row.owners, row.owners),
+                row.label,
+                figure(row.mae),
+                percent(row.mae / row.alone_mae - 1, 0) if row.alone_mae > 0 else "",
+                *(
+                    f"{worst:.2f} / {median:.2f}" if np.isfinite(worst) else ""
+                    for worst, median in (
+                        (getattr(row, f"{reader}_worst"), getattr(row, f"{reader}_median"))
+                        for reader in READERS
+                    )
+                ),
+                f"{100 * row.readings_exposed:.1f} %",
+            ]
+            for row in _records(group)
         ]
-        for row in _records(audited)
-    ]
-    header = ["case", "configuration", "MAE", "RMSE", "worst read-out", "read by"]
-    header += ["readings met", "numbers a reading"]
-    return Grid("Error and what was read", header, lines)
+        header = ["owners", "configuration", "MAE", "against alone", "coordinator"]
+        header += ["everybody else", "one reading", "readings met"]
+        yield Grid(short(str(data)), header, lines)
+
+
+_OWNERS = {None: "regions", "1": "single sensors", "given": "agencies"}
 
 
 def beside(rows: pd.DataFrame) -> Grid:
