@@ -1,7 +1,7 @@
 """Look at the built site in a browser: ``python docs/check_site.py``.
 
-Every page opens from a folder, asks no other host for anything, and has no error of its own;
-the search finds what it should. Without Chromium it says that it was not looked at.
+Every page opens from a folder, asks no other host for anything, has no error of its own and fits
+a phone; the search finds what it should. Without Chromium it says that it was not looked at.
 """
 
 import json
@@ -14,6 +14,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 SITE = Path(__file__).parents[1] / "site"
 SECONDS = 30
+PHONE = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
 
 def main() -> int:
@@ -31,7 +32,9 @@ def main() -> int:
     # 404.html is for a server: its addresses begin at the root.
     pages = [page for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
     try:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
         wrong = [fault for page in pages for fault in look_at(browser, page)]
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         wrong += [] if found(browser, "smoother") else ["the search finds no smoother"]
     finally:
         browser.quit()
@@ -51,6 +54,8 @@ def look_at(browser: webdriver.Chrome, page: Path) -> list[str]:
         f"{name}: asks for {url}" for url in urls if not url.startswith(("file:", "data:", "blob:"))
     ]
     errors = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    wide = browser.execute_script("return document.documentElement.scrollWidth")
+    faults += [f"{name}: {wide} pixels wide on a phone"] if wide > PHONE["width"] else []
     return faults + [f"{name}: {error}" for error in errors]
 
 

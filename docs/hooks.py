@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 
 from flfl.config import CoordinatorSettings, SiteSettings
@@ -21,6 +22,7 @@ AT_THE_ROOT = {
     "SECURITY.md": "security.md",
 }
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+DRAWING = re.compile(r"!\[[^\]]*\]\([./]*images/([\w-]+\.svg)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -34,8 +36,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to pages at the root lead to their pages here."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Drawings stand in the page, whose colours they take; links to the root lead to pages here."""
+    if page.file.src_uri.startswith(("decisions/", "changelog")):
+        page.meta["search"] = {"boost": 0.2}  # who searches wants what is, not why
+    markdown = DRAWING.sub(
+        lambda found: (ROOT / "docs" / "images" / found[1]).read_text(encoding="utf-8").rstrip(),
+        markdown,
+    )
     for name, uri in AT_THE_ROOT.items():
         markdown = re.sub(rf"\]\(\.\./((?:\.\./)*){re.escape(name)}", rf"](\g<1>{uri}", markdown)
     return markdown

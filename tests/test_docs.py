@@ -49,9 +49,6 @@ def test_every_path_of_the_maps_exists(name):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_source_file_that_is_named_exists(page):
-    """The changelog may name what is gone, the decision for one tree what was considered."""
-    if page.name in ("CHANGELOG.md", "0019-one-tree.md"):
-        pytest.skip("it names files of other versions")
     assert _missing(page, SOURCE) == []
 
 

@@ -1,59 +1,71 @@
 # %% [markdown]
 # # A messy agency file
 #
-# Files come as somebody's spreadsheet saved them: a title above the table, a row of units, semicolons and decimal commas, days before months, codes for
-# *missing*, a column with the mean of all. Here is one, made from real daily PM10 of twelve German stations.
+# You will fill a file as agencies have them, without editing it first, and read what was noticed on the way.
+#
+# Here is such a file, made from real daily PM10 of twelve German stations: two lines of titles, a row of units, semicolons and decimal commas, days before months, `-999` for
+# missing, a reading below the detection limit, and a column with the mean of all.
 
-# %%
+# %% tags=["aside"]
 from pathlib import Path
 
-import numpy as np
-
-from flfl import recover
 from flfl.datasets.catalogue import load_dataset
 
-table, sensors = load_dataset("germany_pm10")
-some = table.values.iloc[365:730, :12].round(1)
-rows = ["Luftqualitaet, Tagesmittelwerte;;;", "Stand: 12.01.2007;;;"]
-rows.append(";".join(["Datum", *some.columns, "Mittel"]))
-rows.append(";".join(["", *["ug/m3"] * 13]))
-for day, values in some.iterrows():
-    cells = ["-999" if np.isnan(v) else f"{v:.1f}".replace(".", ",") for v in values]
-    mean = "" if values.isna().all() else f"{values.mean():.1f}".replace(".", ",")
-    rows.append(";".join([f"{day:%d.%m.%Y}", *cells, mean]))
-rows[40] = rows[40].replace(rows[40].split(";")[3], "< 2,0")  # below the detection limit
-Path("station_report.csv").write_text("\n".join(rows) + "\n", encoding="latin-1")
-print("\n".join(row[:70] for row in rows[:6]))
+table, _ = load_dataset("germany_pm10")
+some = table.values.iloc[365:730].dropna(axis=1, thresh=250).iloc[:, :12].round(1)
+some["Mittel"] = some.mean(axis=1).round(1)
+cells = some.map(lambda value: f"{value:.1f}".replace(".", ",")).replace("nan", "-999")
+cells.iloc[40, 3] = "< 2,0"
+lines = [f"{day:%d.%m.%Y};" + ";".join(row) for day, row in cells.T.items()]
+titles = ["Luftqualität, Tagesmittelwerte", "Stand: 12.01.2007"]
+names = ["Datum;" + ";".join(some.columns), ";ug/m3" * 13]
+Path("report.csv").write_text("\n".join([*titles, *names, *lines]) + "\n", encoding="latin-1")
+print("\n".join(line[:72] for line in (*titles, *names, *lines[:3])))
 
 # %% [markdown]
-# No option is needed. What was noticed is told, and each choice can be settled by an option of the same name on the command line.
+# ## Fill it
+#
+# No option is needed. Notes tell what was understood, and each choice can be settled by an option.
 
 # %%
-result = recover("station_report.csv", effort="quick")
-for note in result.notes:
-    print("-", note)
+from flfl import recover
+
+result = recover("report.csv", effort="quick")
+print("\n".join(f"- {note}" for note in result.notes))
 
 # %% [markdown]
-# Every cell is *observed*, *recovered* or *refused*, and a recovered one has an interval.
+# ## Look at it
+#
+# In a notebook, a result shows itself: how much was missing, how good the filling is, and where to look closer.
 
 # %%
-print(result.flags.stack().value_counts())
+result  # noqa: B018
+
+# %% [markdown]
+# One sensor as a picture, with the interval of each filled value:
+
+# %%
 filled = result.flags == "recovered"
-first = filled.stack()[lambda x: x].index[0]
-print(first, result.values.loc[first], result.lower.loc[first], result.upper.loc[first])
+axes = result.plot(filled.sum().idxmax())
 
 # %% [markdown]
-# How good is it? Readings that were hidden from the method say so, beside plain interpolation.
+# Every cell says what it is. A recovered one has a value and its limits:
 
 # %%
-print(result.verdict)
-
-# %%
-axes = result.plot(str(first[1]))
+print(result.flags.stack().value_counts().to_string(), "\n")
+day, sensor = filled.stack()[lambda cell: cell].index[0]
+low, value, high = (part.loc[day, sensor] for part in (result.lower, result.values, result.upper))
+print(f"{sensor} on {day:%d %B %Y}: {value:.1f}, probably between {low:.1f} and {high:.1f}")
 
 # %% [markdown]
-# The file that is written has the layout of the one that was read: same separator, same dates, every observed number as it was.
+# ## Write it
+#
+# The file has the layout of the one that was read: titles, separator, dates, and every observed number as it was written. The row of units and the column of means are left out.
 
 # %%
 result.save("filled.csv")
-print(Path("filled.csv").read_text(encoding="latin-1")[:300])
+print("\n".join(line[:72] for line in Path("filled.csv").read_text("latin-1").splitlines()[:6]))
+
+# %% [markdown]
+# **Next.** These stations have no owners and no positions here, so each was an owner of its own. [Three owners](three_owners.md) gives them both.
+# [Files that are read](../inputs.md) has every rule.

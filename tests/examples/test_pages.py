@@ -15,27 +15,37 @@ from click.testing import CliRunner
 
 from flfl.cli import main
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
-LISTED = sorted(path for path in EXAMPLES.glob("*.md") if path.name != "README.md")
+ELSEWHERE = {
+    "docs/inputs.md": "tests/io/test_inputs_doc.py",
+    "docs/own-method.md": "tests/test_own_method.py",
+    **{f"docs/tutorials/{path.stem}.md": path.name for path in DOCS.glob("tutorials/*.py")},
+}
+"""Pages whose commands and Python another test runs, or the building of the site."""
+WRITTEN = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "bench" / "README.md"})
+RUN = re.compile(r"^ *```(console|python)\b", re.MULTILINE)
 PAGES = [
-    *LISTED,
-    *sorted(DOCS.glob("concepts/*.md")),
-    *(DOCS / name for name in ("start.md", "how-to/index.md", "own-method.md", "audit.md")),
-    DOCS.parent / "README.md",
+    page
+    for page in WRITTEN
+    if RUN.search(page.read_text(encoding="utf-8"))
+    and page.relative_to(ROOT).as_posix() not in ELSEWHERE
 ]
 FENCED = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
     shutil.copytree(EXAMPLES / "data", tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "pm10_2008.csv", tmp_path / "readings.csv")
     shutil.copy(tmp_path / "stations.csv", tmp_path / "sensors.csv")
     monkeypatch.chdir(tmp_path)
     session, printed = {}, ""
-    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    blocks = FENCED.findall(text)
+    assert len(RUN.findall(text)) == sum(kind in ("console", "python") for kind, _, _ in blocks)
     assert {kind for kind, _, _ in blocks} <= {"console", "python", "sh", "text", "toml"}
     for kind, name, body in blocks:
         if kind == "console":
@@ -57,9 +67,9 @@ def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
     assert printed == "", "the page does not tell all that was printed"
 
 
-def test_every_page_is_listed():
+def test_every_example_is_listed():
     listed = re.findall(r"\]\(([\w-]+\.md)\)", (EXAMPLES / "README.md").read_text())
-    assert sorted(listed) == [page.name for page in LISTED]
+    assert sorted([*listed, "README.md"]) == sorted(path.name for path in EXAMPLES.glob("*.md"))
 
 
 def _commands(body):
