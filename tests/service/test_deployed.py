@@ -40,7 +40,7 @@ def test_a_site_that_was_away_finishes_with_what_the_run_published(tmp_path):
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
         # The coordinator has ended, too: the broker keeps what the run published.
         deployment.start("site4")
-        deployment.wait_for("site4", "joined run", 30)
+        assert deployment.wait(60, ["site4"]) == {"site4": 0}, deployment.said("site4")[-4:]
         assert b",," not in deployment.filled("site4")
         assert not list((tmp_path / "site4-state" / "runs").glob("*/site.journal"))
     finally:
