@@ -10,6 +10,7 @@ import heapq
 import itertools
 import logging
 import random
+import shutil
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -114,7 +115,10 @@ class SimLink:
 class World:
     """Everything in one folder. ``faults`` are called with the world at their times."""
 
-    def __init__(self, folder, seed=0, names=None, slots=160, per_site=1, run="", missing=0.25):
+    def __init__(
+        self, folder, seed=0, names=None, slots=160, per_site=1, run="", missing=0.25, after=None
+    ):
+        """``after`` is a world that was closed: its folders, its time and what its broker keeps."""
         self.folder, self.rng = folder, random.Random(seed)
         self.names = names or [f"site{n}" for n in range(4)]
         self.boots, self.order = itertools.count(), itertools.count()
@@ -125,7 +129,12 @@ class World:
         self.kills, self.restarts, self.crashes, self.full = Counter(), Counter(), [], set()
         self.coordinator = None
         self.until = NEVER
-        self._lay_out(per_site, run, missing, slots)
+        if after is None:
+            self._lay_out(per_site, run, missing, slots)
+        else:
+            shutil.copytree(after.folder, folder, dirs_exist_ok=True)
+            self.table, self.time = after.table, after.time
+            self.retained = dict(after.retained)
 
     # --- files
 

@@ -19,7 +19,8 @@ from flfl.protocol.messages import Question, decode
 from flfl.protocol.schema import PROTOCOL
 from flfl.transport import local
 
-OLD, NEW = 400, 80
+OLD, NEW = 240, 48
+QUICK = {"effort": "quick", "secure": False}  # tests/protocol has warm starts with secure sums
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def network():
 @pytest.fixture(scope="module")
 def first(network):
     table, sensors = network
-    return FLFL(effort="quick").fit(table.values.iloc[:OLD], sensors=sensors)
+    return FLFL(**QUICK).fit(table.values.iloc[:OLD], sensors=sensors)
 
 
 def truth(network):
@@ -47,7 +48,7 @@ def copies(run):
 
 def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first):
     table, sensors = network
-    warm = FLFL(effort="quick", secure=False)  # the tap reads plain messages
+    warm = FLFL(**QUICK)  # the tap reads plain messages
     kinds, stretches = [], set()
 
     def tap(direction, _site, data):
@@ -68,8 +69,8 @@ def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first
 
 def test_going_on_is_nearly_as_good_as_starting_over(network, first):
     table, sensors = network
-    warm = FLFL(effort="quick").fit(table.values, sensors=sensors, warm_start=first.remembered_)
-    cold = FLFL(effort="quick").fit(table.values, sensors=sensors)
+    warm = FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
+    cold = FLFL(**QUICK).fit(table.values, sensors=sensors)
     gaps = ~table.known[OLD:]
     error = [np.abs(model.estimates_ - truth(network))[OLD:][gaps].mean() for model in (warm, cold)]
     assert error[0] < 1.25 * error[1]
@@ -77,8 +78,8 @@ def test_going_on_is_nearly_as_good_as_starting_over(network, first):
 
 def test_partial_fit_is_the_same(network, first):
     table, sensors = network
-    warm = FLFL(effort="quick").fit(table.values, sensors=sensors, warm_start=first.remembered_)
-    model = FLFL(effort="quick")
+    warm = FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
+    model = FLFL(**QUICK)
     model.partial_fit(table.values.iloc[:OLD], sensors=sensors)
     model.partial_fit(table.values.iloc[OLD:])
     np.testing.assert_array_equal(model.estimates_, warm.estimates_)
@@ -88,7 +89,7 @@ def test_partial_fit_is_the_same(network, first):
 def test_a_new_sensor_folds_in_without_a_round(network):
     table, sensors = network
     there = np.arange(14) < 12
-    model = FLFL(effort="quick").fit(table.values.iloc[:, :12], sensors=sensors.subset(there))
+    model = FLFL(**QUICK).fit(table.values.iloc[:, :12], sensors=sensors.subset(there))
     newcomers = table.values.iloc[:, 12:]
     filled = model.fold_in(newcomers)
     known = newcomers.notna()
@@ -114,7 +115,7 @@ def test_night_after_night(network):
     """Without limit, and every copy stays as it was made."""
     values = network[0].values.iloc[:, :6]
     sites = [f"owner {i % 3}" for i in range(6)]
-    model = FLFL(effort="quick", rank=3, secure=False).partial_fit(values.iloc[:120], sites=sites)
+    model = FLFL(rank=3, **QUICK).partial_fit(values.iloc[:120], sites=sites)
     kept = copies(model.remembered_)
     for night in range(4):
         model.partial_fit(values.iloc[120 + 15 * night : 135 + 15 * night])
@@ -131,7 +132,7 @@ def test_a_sensor_that_is_silent_at_first_joins_when_it_speaks(network):
     table, sensors = network
     values = table.values.copy()
     values.iloc[:OLD, 3] = np.nan
-    model = FLFL(effort="quick").partial_fit(values.iloc[:OLD], sensors=sensors)
+    model = FLFL(**QUICK).partial_fit(values.iloc[:OLD], sensors=sensors)
     assert np.isnan(model.estimates_[:, 3]).all()
     model.partial_fit(values.iloc[OLD:])
     assert np.isfinite(model.estimates_[:, 3]).all()
@@ -139,9 +140,9 @@ def test_a_sensor_that_is_silent_at_first_joins_when_it_speaks(network):
 
 def test_without_a_network_slots_are_added_all_the_same(network):
     table, sensors = network
-    alone = FLFL(effort="quick", sharing="nothing")
+    alone = FLFL(sharing="nothing", **QUICK)
     alone.partial_fit(table.values.iloc[:OLD], sensors=sensors).partial_fit(table.values.iloc[OLD:])
-    whole = FLFL(effort="quick", sharing="nothing").fit(table.values, sensors=sensors)
+    whole = FLFL(sharing="nothing", **QUICK).fit(table.values, sensors=sensors)
     np.testing.assert_array_equal(alone.estimates_, whole.estimates_)
     with pytest.raises(InputError, match="nothing was shared"):
         alone.fold_in(table.values.iloc[:, :2])
@@ -151,7 +152,7 @@ def test_without_a_network_slots_are_added_all_the_same(network):
 
 def test_a_fit_anew_forgets_the_earlier_run(network):
     table, sensors = network
-    model = FLFL(effort="quick").fit(table.values.iloc[:OLD], sensors=sensors)
+    model = FLFL(**QUICK).fit(table.values.iloc[:OLD], sensors=sensors)
     assert model.remembered_.network.n_slots == OLD
     model.set_params(sharing="nothing").fit(table.values, sensors=sensors)
     assert model.remembered_ is None
@@ -172,7 +173,7 @@ def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, tmp_pat
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = load_model(path)
     one, other = (
-        FLFL(effort="quick").fit(table.values, sensors=sensors, warm_start=run)
+        FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=run)
         for run in (first.remembered_, loaded)
     )
     np.testing.assert_array_equal(one.estimates_, other.estimates_)
@@ -202,7 +203,7 @@ def test_the_command_line_goes_on(network, tmp_path):
     readings.write_text("\n".join(lines[: OLD + 1]) + "\n")
     write_sensors(described, sensors)
     model, out = tmp_path / "run.flfl", tmp_path / "filled.csv"
-    common = ["--sensors", described, "--effort", "quick"]
+    common = ["--sensors", described, "--effort", "quick", "--no-secure"]
 
     def run(*arguments):
         return CliRunner().invoke(main, [str(a) for a in arguments])
@@ -222,7 +223,7 @@ def test_the_command_line_goes_on(network, tmp_path):
 
 def test_recover_goes_on(network):
     table, sensors = network
-    earlier = recover(table.values.iloc[:OLD], sensors, effort="quick")
-    later = recover(table.values, sensors, effort="quick", warm_start=earlier.remembered)
+    earlier = recover(table.values.iloc[:OLD], sensors, **QUICK)
+    later = recover(table.values, sensors, **QUICK, warm_start=earlier.remembered)
     assert later.values.notna().all().all()
     assert later.traffic.rounds <= 6

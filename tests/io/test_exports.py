@@ -77,8 +77,18 @@ def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
     assert list(again.values.index.tz_localize(None)) == list(export.times)
 
 
-@pytest.mark.parametrize("suffix", [".xlsx", ".ods", ".parquet", ".tsv.gz", ".nc"])
-@pytest.mark.parametrize("name", FILES)
+SUFFIXES = (".xlsx", ".ods", ".parquet", ".tsv.gz", ".nc")
+
+
+def every_pair():
+    """Every export in every format; the fast suite has each export in one of them, in turn."""
+    for number, name in enumerate(FILES):
+        for place, suffix in enumerate(SUFFIXES):
+            other = number % len(SUFFIXES) != place
+            yield pytest.param(name, suffix, marks=[pytest.mark.slow] * other)
+
+
+@pytest.mark.parametrize(("name", "suffix"), every_pair())
 def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path) -> None:
     """Written in another format and read again: the same readings, times and sensors."""
     export, table = given(name, tmp_path)

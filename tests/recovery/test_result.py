@@ -135,6 +135,7 @@ def test_what_is_no_saved_result(content, tmp_path):
         load(path)
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_it_all(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

@@ -104,6 +104,7 @@ def with_keys(machines):
     return machines
 
 
+@pytest.mark.slow
 def test_keys_stay_where_they_were_made(with_keys):
     operators = {path.name for path in (with_keys["operators"].home / "keys").iterdir()}
     for name in SITES:
@@ -150,6 +151,7 @@ def with_broker(with_keys):
     log.close()
 
 
+@pytest.mark.slow
 def test_the_broker_reads_its_keys_as_its_own_user(with_broker):
     machines, _, process, _ = with_broker
     owner = Path(f"/proc/{process.pid}").owner()
@@ -172,6 +174,7 @@ def settings(machine, section, port):
     return text.replace("status_port = 9464", f"status_port = {free_port()}")
 
 
+@pytest.mark.slow
 def test_a_site_and_the_coordinator_are_ready_by_the_page(with_broker):
     machines, port, _, _ = with_broker
     coordinator, site = machines["operators"], machines["harbour"]

@@ -15,14 +15,25 @@ from flfl.service.agreement import Published
 from flfl.service.coordinator_folder import CoordinatorFolder
 from flfl.service.files import unseal
 from flfl.service.home import open_copier
+from service_log import log_given_back
 from simulated import World
 
 sys.path.insert(0, str(deployed.ROOT / "bench" / "benchmarks"))
 
 
+@pytest.fixture(scope="module")
+def first_night(tmp_path_factory):
+    """A network after its first night, closed."""
+    with log_given_back():
+        made = World(tmp_path_factory.mktemp("first")).start().night()
+        made.close()
+    return made
+
+
 @pytest.fixture
-def world(tmp_path, own_log):
-    made = World(tmp_path).start()
+def world(tmp_path, own_log, first_night):
+    """The network goes on after its first night."""
+    made = World(tmp_path, after=first_night).start()
     yield made
     made.close()
 
@@ -49,23 +60,22 @@ def goes_on_after(before, after):
 
 
 def test_each_night_adds_the_slots_that_are_closed_and_fits_anew_once_a_month(world):
-    world.night()
     assert published(world).network.stop == 171
     stretches = []
-    for _ in range(3):
+    for _ in range(2):
         world.night()
         now = published(world)
         stretches.append((now.network.stop, now.agreement.fit))
         assert all(has(world, name) for name in world.names)
-    assert stretches == [(195, Fit.KEPT), (219, Fit.KEPT), (243, Fit.KEPT)]
-    world.time += 20 * 86400
+    assert stretches == [(195, Fit.KEPT), (219, Fit.KEPT)]
+    world.time += 21 * 86400
     world.night()
     # The runs that were missed are made up once, in one.
     assert (published(world).network.stop, published(world).agreement.fit) == (747, Fit.ANEW)
 
 
 def test_what_is_public_is_sent_to_nobody_who_has_it(world):
-    world.night().night()
+    world.night()
     size = len(published(world).data)
     world.bytes.clear()
     world.night()
@@ -74,7 +84,6 @@ def test_what_is_public_is_sent_to_nobody_who_has_it(world):
 
 
 def test_a_site_that_was_away_catches_up_and_takes_part_again(world):
-    world.night()
     world.stop_site("site2")
     world.night().night()
     assert "site2" not in published(world).agreement.sites
@@ -87,6 +96,7 @@ def test_a_site_that_was_away_catches_up_and_takes_part_again(world):
     assert all(has(world, name) for name in world.names)
 
 
+@pytest.mark.slow  # tests/protocol/test_late.py has the laws, without services
 def test_late_copies_leave_where_the_network_and_the_owner_want_it(tmp_path, own_log):
     world = World(tmp_path, run='late = "release"')
     terms = world.folder / "site1.toml"
@@ -140,7 +150,7 @@ def test_a_site_joins_and_another_leaves(tmp_path, own_log):
 
 
 def test_a_coordinator_that_lost_its_folder_gets_the_history_from_the_sites(world):
-    world.night().night()
+    world.night()
     before = published(world)
     shutil.rmtree(world.folder / "coordinator-state")
     world.night()
@@ -149,7 +159,6 @@ def test_a_coordinator_that_lost_its_folder_gets_the_history_from_the_sites(worl
 
 
 def test_a_coordinator_with_an_old_backup_releases_nothing_twice(world):
-    world.night()
     state, backup = world.folder / "coordinator-state", world.folder / "backup"
     shutil.copytree(state, backup)
     world.night()
@@ -161,7 +170,6 @@ def test_a_coordinator_with_an_old_backup_releases_nothing_twice(world):
 
 
 def test_no_run_twice_however_often_the_coordinator_starts(world):
-    world.night()
     count = len(runs(world))
     for _ in range(3):
         world.run_until(world.time + 3600)
@@ -171,7 +179,6 @@ def test_no_run_twice_however_often_the_coordinator_starts(world):
 
 def test_an_operator_pauses_resumes_and_asks_for_a_run_now(world):
     folder = CoordinatorFolder(world.folder / "coordinator-state")
-    world.night()
     folder.request("pause")
     world.night()
     assert published(world).network.stop == 171
@@ -185,7 +192,6 @@ def test_an_operator_pauses_resumes_and_asks_for_a_run_now(world):
 
 
 def test_an_operator_ends_a_run_and_the_next_one_is_made(world):
-    world.night()
     begin = world.next_morning() - 6 * 3600
     folder = CoordinatorFolder(world.folder / "coordinator-state")
     world.at(begin + 0.3, lambda: folder.request("abort"))
@@ -196,7 +202,6 @@ def test_an_operator_ends_a_run_and_the_next_one_is_made(world):
 
 
 def test_sites_refuse_slots_that_have_not_ended_by_their_clock(world):
-    world.night()
     world.jumps["coordinator"] = 86400 * 30
     world.run_until(world.time + 3600)
     assert published(world).network.stop == 171
@@ -206,6 +211,7 @@ def test_sites_refuse_slots_that_have_not_ended_by_their_clock(world):
     assert published(world).network.stop == 195
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 9, 27])
 def test_random_schedules_of_faults(seed, own_log, simulation_wanted):
     import simulation
