@@ -9,21 +9,23 @@ from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.estimators.regional import cut, with_edge
 
+QUICK = {"effort": "quick", "secure": False}
+
 
 @pytest.fixture(scope="module")
 def network():
     rng = np.random.default_rng(4)
-    table, sensors = synthesize(40, 300, missing=0.1, rng=rng)
+    table, sensors = synthesize(24, 240, missing=0.1, rng=rng)
     known = table.values.notna().to_numpy().T
     kept = hide(known, 0.8, "block", rng, block_length=12)
-    owners = [f"owner {n % 8}" for n in range(40)]
+    owners = [f"owner {n % 6}" for n in range(24)]
     return table.values, kept, known & ~kept, sensors.with_sites(owners)
 
 
 @pytest.fixture(scope="module")
 def regional(network):
     X, kept, _, sensors = network
-    model = RegionalFLFL(effort="quick", region_size=20, edge=0.3)
+    model = RegionalFLFL(**QUICK, region_size=12, edge=0.3)
     return model.fit(X.where(kept.T), sensors=sensors)
 
 
@@ -46,10 +48,10 @@ def test_an_owners_store_gives_a_second_network_the_copies_of_the_first(network)
     X, kept, _, sensors = network
     Y = X.where(kept.T).to_numpy().T
     stores, told = {}, []
-    for rows in (np.arange(24), np.arange(16, 40)):
-        part = RegionalFLFL(effort="quick", transformation="none", season=0)
+    for rows in (np.arange(15), np.arange(9, 24)):
+        part = RegionalFLFL(**QUICK, transformation="none", season=0)
         part._fit(X.iloc[:, rows], sensors.subset(rows), None, None, lambda *a: a[0])
-        part._estimate(Y[rows], np.arange(300.0), sensors.subset(rows), finish=False, stores=stores)
+        part._estimate(Y[rows], np.arange(240.0), sensors.subset(rows), finish=False, stores=stores)
         told.append({
             name: dict(zip(kept_.ids, kept_.copies, strict=True))
             for name, kept_ in part.remembered_.sites.items()
@@ -59,7 +61,7 @@ def test_an_owners_store_gives_a_second_network_the_copies_of_the_first(network)
         for owner in told[0]
         for i in set(told[0][owner]) & set(told[1][owner])
     ]
-    assert len(common) == 8
+    assert len(common) == 6
     for one, other in common:
         np.testing.assert_array_equal(one, other)
 
@@ -67,8 +69,8 @@ def test_an_owners_store_gives_a_second_network_the_copies_of_the_first(network)
 def test_regions_do_nearly_as_well_as_one_network(network, regional):
     X, kept, hidden, sensors = network
     assert len(regional.networks_) == 2
-    assert regional.added_error_.shape == (40,)
-    whole = FLFL(effort="quick").fit(X.where(kept.T), sensors=sensors)
+    assert regional.added_error_.shape == (24,)
+    whole = FLFL(**QUICK).fit(X.where(kept.T), sensors=sensors)
     truth = X.to_numpy()
     errors = [np.abs(model.estimates_ - truth)[hidden.T].mean() for model in (whole, regional)]
     linear = X.where(kept.T).interpolate(limit_direction="both").to_numpy()
@@ -82,13 +84,13 @@ def test_a_small_network_is_one_region(network):
     X, kept, _, sensors = network
     one, other = (
         model.fit(X.where(kept.T), sensors=sensors, finish=False)
-        for model in (RegionalFLFL(effort="quick"), FLFL(effort="quick"))
+        for model in (RegionalFLFL(**QUICK), FLFL(**QUICK))
     )
     np.testing.assert_array_equal(one.networks_[0].z, other.network_.z)
 
 
 def test_regions_have_no_warm_start(network):
     X, _, _, sensors = network
-    small = FLFL(effort="quick").fit(X.iloc[:200], sensors=sensors, finish=False)
+    small = FLFL(**QUICK).fit(X.iloc[:100], sensors=sensors, finish=False)
     with pytest.raises(InputError, match="earlier run"):
-        RegionalFLFL(region_size=20).fit(X, sensors=sensors, warm_start=small.remembered_)
+        RegionalFLFL(region_size=12).fit(X, sensors=sensors, warm_start=small.remembered_)

@@ -1,6 +1,7 @@
 """Runs that go on: new slots on an old model, new sensors on it, and the file in between."""
 
 import stat
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,13 @@ def network():
 def first(network):
     table, sensors = network
     return FLFL(**QUICK).fit(table.values.iloc[:OLD], sensors=sensors)
+
+
+@pytest.fixture(scope="module")
+def warm(network, first):
+    """The first run goes on."""
+    table, sensors = network
+    return FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
 
 
 def truth(network):
@@ -67,18 +75,16 @@ def test_new_slots_take_few_exchanges_and_release_only_themselves(network, first
         np.testing.assert_array_equal(copies(warm.remembered_)[site][:, :OLD], before)
 
 
-def test_going_on_is_nearly_as_good_as_starting_over(network, first):
+def test_going_on_is_nearly_as_good_as_starting_over(network, warm):
     table, sensors = network
-    warm = FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
     cold = FLFL(**QUICK).fit(table.values, sensors=sensors)
     gaps = ~table.known[OLD:]
     error = [np.abs(model.estimates_ - truth(network))[OLD:][gaps].mean() for model in (warm, cold)]
     assert error[0] < 1.25 * error[1]
 
 
-def test_partial_fit_is_the_same(network, first):
+def test_partial_fit_is_the_same(network, warm):
     table, sensors = network
-    warm = FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
     model = FLFL(**QUICK)
     model.partial_fit(table.values.iloc[:OLD], sensors=sensors)
     model.partial_fit(table.values.iloc[OLD:])
@@ -150,9 +156,9 @@ def test_without_a_network_slots_are_added_all_the_same(network):
         FLFL().fold_in(table.values.iloc[:, :2])
 
 
-def test_a_fit_anew_forgets_the_earlier_run(network):
+def test_a_fit_anew_forgets_the_earlier_run(network, first):
     table, sensors = network
-    model = FLFL(**QUICK).fit(table.values.iloc[:OLD], sensors=sensors)
+    model = deepcopy(first)
     assert model.remembered_.network.n_slots == OLD
     model.set_params(sharing="nothing").fit(table.values, sensors=sensors)
     assert model.remembered_ is None
@@ -166,17 +172,14 @@ def test_other_slots_or_sensors_are_refused(network, first):
         first.fold_in(table.values.iloc[:50, :1])
 
 
-def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, tmp_path):
+def test_a_saved_model_is_the_same_model_and_yours_alone(network, first, warm, tmp_path):
     table, sensors = network
     path = tmp_path / "run.flfl"
     save_model(path, first.remembered_)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     loaded = load_model(path)
-    one, other = (
-        FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=run)
-        for run in (first.remembered_, loaded)
-    )
-    np.testing.assert_array_equal(one.estimates_, other.estimates_)
+    again = FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=loaded)
+    np.testing.assert_array_equal(again.estimates_, warm.estimates_)
     assert loaded.network.plan == first.remembered_.network.plan
     assert copies(loaded).keys() == copies(first.remembered_).keys()
 

@@ -16,7 +16,13 @@ poison = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(poison)
 
 
-@pytest.mark.parametrize("way", poison.WAYS)
+FEW = ("anything", "sign turned", "another unit")
+"""Ways of the fast suite; all are in the slow one, and on more networks in the benchmark."""
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(w, marks=[pytest.mark.slow] * (w not in FEW)) for w in poison.WAYS]
+)
 def test_a_liar_costs_the_others_nothing(way):
     ratio, _ = poison.harm(way, 5, seed=3)
     assert ratio <= 1.01

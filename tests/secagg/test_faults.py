@@ -10,7 +10,7 @@ from flfl.secagg import BelowThresholdError, Outcome, SecureSumError
 from flfl.secagg.wire import decode
 from secure_parties import Party
 
-SCHEDULES, BATCHES, QUICK = 1000, 10, 2
+SCHEDULES, BATCHES, QUICK = 1000, 10, 1
 SUMS = 2
 FAULTS = (
     "drop request", "drop response", "duplicate request", "duplicate response", "replay",

@@ -14,7 +14,7 @@ STEPS = [(kind, when) for kind in ("ask", "reveal", "agree") for when in ("reque
 SETUP = [(kind, when) for kind in ("hello", "bundle") for when in ("request", "response")]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     n=st.integers(3, 9),
     shape=st.sampled_from([(), (1,), (0,), (3, 2), (17,)]),
