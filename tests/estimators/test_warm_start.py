@@ -20,13 +20,20 @@ from flfl.protocol.messages import Question, decode
 from flfl.protocol.schema import PROTOCOL
 from flfl.transport import local
 
-OLD, NEW = 240, 48
+N, OLD, NEW = 8, 240, 48
 QUICK = {"effort": "quick", "secure": False}  # tests/protocol has warm starts with secure sums
+
+
+def made(missing):
+    return synthesize(
+        N, OLD + NEW, rank=3, noise=0.5, missing=missing, rng=np.random.default_rng(3)
+    )
 
 
 @pytest.fixture(scope="module")
 def network():
-    return synthesize(14, OLD + NEW, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(3))
+    table, sensors = made(missing=0.3)
+    return table, sensors.with_sites([f"owner {i % 3}" for i in range(N)])
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +49,9 @@ def warm(network, first):
     return FLFL(**QUICK).fit(table.values, sensors=sensors, warm_start=first.remembered_)
 
 
-def truth(network):
+def truth():
     """The same network without gaps."""
-    full, _ = synthesize(
-        14, OLD + NEW, rank=3, noise=0.5, missing=0.0, rng=np.random.default_rng(3)
-    )
-    return full.values.to_numpy()
+    return made(missing=0.0)[0].values.to_numpy()
 
 
 def copies(run):
@@ -79,7 +83,7 @@ def test_going_on_is_nearly_as_good_as_starting_over(network, warm):
     table, sensors = network
     cold = FLFL(**QUICK).fit(table.values, sensors=sensors)
     gaps = ~table.known[OLD:]
-    error = [np.abs(model.estimates_ - truth(network))[OLD:][gaps].mean() for model in (warm, cold)]
+    error = [np.abs(model.estimates_ - truth())[OLD:][gaps].mean() for model in (warm, cold)]
     assert error[0] < 1.25 * error[1]
 
 
@@ -94,16 +98,16 @@ def test_partial_fit_is_the_same(network, warm):
 
 def test_a_new_sensor_folds_in_without_a_round(network):
     table, sensors = network
-    there = np.arange(14) < 12
-    model = FLFL(**QUICK).fit(table.values.iloc[:, :12], sensors=sensors.subset(there))
-    newcomers = table.values.iloc[:, 12:]
+    there = np.arange(N) < N - 2
+    model = FLFL(**QUICK).fit(table.values.iloc[:, : N - 2], sensors=sensors.subset(there))
+    newcomers = table.values.iloc[:, N - 2 :]
     filled = model.fold_in(newcomers)
     known = newcomers.notna()
     pd.testing.assert_frame_equal(filled.where(known), newcomers.where(known))
     gaps = ~known.to_numpy()
-    error = np.abs(filled.to_numpy() - truth(network)[:, 12:])[gaps].mean()
+    error = np.abs(filled.to_numpy() - truth()[:, N - 2 :])[gaps].mean()
     alone = newcomers.interpolate(limit_direction="both").to_numpy()
-    assert error < np.abs(alone - truth(network)[:, 12:])[gaps].mean()
+    assert error < np.abs(alone - truth()[:, N - 2 :])[gaps].mean()
 
 
 def test_nothing_leaves_a_new_sensor(network, first, monkeypatch):

@@ -36,7 +36,14 @@ FENCED = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | 
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+LONG = {ROOT / "README.md", DOCS / "how-to" / "index.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
 def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
     shutil.copytree(EXAMPLES / "data", tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "pm10_2008.csv", tmp_path / "readings.csv")

@@ -176,9 +176,10 @@ class TestPublished:
 
     def test_there_is_none_where_nothing_left(self, network):
         table, sensors = network
-        assert recover(
-            table, sensors, method="alone", effort="quick", self_test=False
-        ).published is None
+        assert (
+            recover(table, sensors, method="alone", effort="quick", self_test=False).published
+            is None
+        )
 
     def test_copies_without_noise_are_readings_and_not_published(self, network):
         assert recover(*network, **self.OPTIONS | {"added_error": 0}).published is None

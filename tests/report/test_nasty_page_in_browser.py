@@ -6,7 +6,7 @@ from report.browser import OpenPage, assert_arrived, assert_quiet, assert_shows
 from report.runs import NASTY
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nasty(browser, nasty_page):
     return OpenPage(browser, nasty_page)
 

@@ -107,6 +107,7 @@ def test_two_round_trips_a_sum_while_nobody_drops():
     assert len(kinds) == 3 * 5 * 2
 
 
+@pytest.mark.slow
 def test_a_sparse_graph_of_many_sites_with_dropouts():
     """Sums are exact. And a coordinator cannot cut a site off by declaring its neighbours dropped:
     it opens nothing then, though enough sites are left."""

@@ -16,11 +16,11 @@ pytest.importorskip("paho.mqtt")
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):
-    return in_process(pooled(), tmp_path_factory.mktemp("wanted"))
+    return in_process(pooled(8, 120), tmp_path_factory.mktemp("wanted"))
 
 
 def test_four_sites_with_tls_and_secure_sums_equal_one_process(tmp_path, wanted):
-    deployment = Deployment(tmp_path)
+    deployment = Deployment(tmp_path, pooled(8, 120))
     try:
         codes = deployment.start().wait(120)
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-5:])

@@ -42,7 +42,7 @@ def network(tmp_path_factory):
     pytest.importorskip("paho.mqtt")
     if missing_libraries():
         pytest.skip("the extra report is not installed")
-    deployment = Deployment(tmp_path_factory.mktemp("network"), pooled(9, 240, 3), tls=False)
+    deployment = Deployment(tmp_path_factory.mktemp("network"), pooled(6, 150, 3), tls=False)
     path = deployment.folder / "site0.toml"
     wanted = 'page = "site0.html"\nscores = "site0.json"\n[terms]'
     path.write_text(path.read_text().replace("[terms]", wanted))
@@ -54,6 +54,7 @@ def network(tmp_path_factory):
         deployment.close()
 
 
+@pytest.mark.slow
 def test_a_site_gets_its_own_scores_beside_those_without_the_network(network):
     scores = json.loads((network.folder / "site0.json").read_text())
     frame, _, owners = network.data
@@ -69,6 +70,7 @@ def test_a_site_gets_its_own_scores_beside_those_without_the_network(network):
     assert scores["bytes_up"] > 0
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_owner_and_nobody_else(network, browser):
     from report.browser import OpenPage, assert_quiet
 
@@ -86,6 +88,7 @@ def test_the_page_shows_the_owner_and_nobody_else(network, browser):
     assert_quiet(page)
 
 
+@pytest.mark.slow
 def test_what_the_coordinator_keeps_holds_no_score(network):
     text = (network.folder / "coordinator-state" / "diary.json").read_text()
     assert not {"error", "alone", "gain", "filled"} & set(json.loads(text)["runs"][0])

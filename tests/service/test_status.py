@@ -183,6 +183,7 @@ def test_no_text_of_a_site_becomes_markup():
     assert "<img" not in text
 
 
+@pytest.mark.slow
 class TestInABrowser:
     @pytest.mark.parametrize("dark", [False, True])
     def test_it_is_read_on_a_phone_and_asks_nobody_else(self, browser, server, dark):

@@ -104,6 +104,7 @@ def test_parameters_are_checked(wrong):
         KalmanEM(**wrong).fit(np.arange(20.0).reshape(10, 2))
 
 
+@pytest.mark.slow
 def test_reaches_the_published_bar_on_sea_surface_temperature():
     try:
         table, sensors = load_dataset("D2_sst_70x1733")
