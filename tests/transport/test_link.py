@@ -10,6 +10,7 @@ from flfl.errors import InputError
 from flfl.service import keys
 from flfl.transport.link import Message
 from proxy import Proxy
+from waiting import eventually
 
 pytest.importorskip("paho.mqtt")
 from flfl.config import BrokerSettings
@@ -132,7 +133,8 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
         assert link.wait(10)
         link.send(link.topics.of("from", "site1"), Message("truth", data=bytes(50_000)))
         assert hears(centre, "truth") is not None
-        assert centre.dropped["unreadable"] >= 6
+        # Another client's packets may come after those of this link.
+        assert eventually(lambda: centre.dropped["unreadable"] >= 6)
         link.close()
     finally:
         client.disconnect()
@@ -151,9 +153,7 @@ def test_a_party_that_floods_is_cut_off_and_the_others_are_received(tmp_path):
                 loud.topics.of("from", "loud"), Message("x", "", {"n": number}, bytes(50_000))
             )
         quiet.send(quiet.topics.of("from", "quiet"), Message("truth"))
-        until = time.monotonic() + 10
-        while centre.dropped["unreadable"] < 13 and time.monotonic() < until:
-            time.sleep(0.05)
+        assert eventually(lambda: centre.dropped["unreadable"] >= 13)
         assert centre.dropped["unreadable"] == 13
         assert hears(centre, "truth") is not None
         loud.send(loud.topics.of("from", "loud"), Message("again"))
@@ -173,13 +173,13 @@ def test_the_last_will_tells_and_what_is_retained_is_found_later(tmp_path):
         assert centre.wait(10)
         assert site.wait(10)
         proxy.cut(60)
-        states = []
-        until = time.monotonic() + 10
-        while "gone" not in states and time.monotonic() < until:
+
+        def gone():
             heard = centre.next(0.2)
-            if heard is not None and heard.branch == "status":
-                states.append(heard.status["state"])
-        assert "gone" in states
+            told = heard is not None and heard.branch == "status"
+            return told and heard.status["state"] == "gone"
+
+        assert eventually(gone)
         plan = Message("plan", "run", {}, bytes(5000))
         centre.announce(plan)
         late = Link(plain(mosquitto.port), "n", "site1")
