@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from click.testing import CliRunner
 
 from flfl.cli import main
@@ -12,6 +13,7 @@ from flfl.cli import main
 PAGE = Path(__file__).parents[1] / "docs" / "own-method.md"
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     t = np.arange(80.0)

@@ -37,9 +37,9 @@ def test_every_cell_has_an_expected_row(experiment):
     assert named == set(EXPECTED.index)
 
 
-def test_one_cell_of_every_method(experiment):
+def test_one_cell_of_every_method_that_is_quick(experiment):
     made = experiment.select(data=["made 16x400"], rates=[0.5])
-    check([cell for cell in made if cell.seed == 0])
+    check([cell for cell in made if cell.seed == 0 and cell.label != "flfl-paper"])
 
 
 def test_the_bundled_data_each_sensor_alone(experiment):
@@ -47,5 +47,5 @@ def test_the_bundled_data_each_sensor_alone(experiment):
 
 
 @pytest.mark.slow
-def test_all_cells(experiment):
-    check(experiment.cells)
+def test_all_cells_of_one_seed(experiment):
+    check([cell for cell in experiment.cells if cell.seed == 0])

@@ -57,6 +57,7 @@ def here(monkeypatch):
     monkeypatch.setattr("flfl_bench.runner.run_all", run_here)
 
 
+@pytest.mark.slow
 def test_rows_hold_scores_versions_machine_and_costs(finished):
     out, done = finished
     rows = pd.read_parquet(out / "rows.parquet")
@@ -90,6 +91,7 @@ if __name__ == "__main__":
 """A run that is killed when five cells are done; it names its workers first."""
 
 
+@pytest.mark.slow
 def test_pieces_end_with_the_same_files(finished, tmp_path, here):
     out = tmp_path / "out"
     benchmark(SMALL, out, "--only", "linear", "--rates", "0.8")
@@ -193,11 +195,11 @@ def test_an_audited_cell_says_what_was_read(tmp_path, here):
     assert row["audit_seconds"] > 0
 
 
-def test_a_cell_file_that_is_none_is_named(finished, tmp_path):
+def test_a_cell_file_that_is_none_is_named(tmp_path, here):
     out = tmp_path / "out"
-    (out / "cells").mkdir(parents=True)
-    for path in cells(finished[0]):
-        (out / "cells" / path.name).write_text("{", encoding="utf-8")
+    benchmark(SMALL, out, "--only", "linear", "--rates", "0.8")
+    for path in cells(out):
+        path.write_text("{", encoding="utf-8")
     done = CliRunner().invoke(main, command(SMALL, out)[3:])
     assert done.exit_code == 2
     assert "this is not the result of a cell. Delete the file." in done.stderr

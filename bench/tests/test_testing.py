@@ -9,8 +9,10 @@ from flfl_bench.baselines.lfa import LFA
 from flfl_bench.testing import LAWS, check_recoverer
 from quick import EVERY_METHOD, quick
 
-SLOW = {"alone", "pooled", "metamf", "fesog", "fedgnn"}
-"""Other settings of flfl, and methods that are compiled anew for every shape of a table."""
+SLOW = {
+    "flfl", "alone", "pooled", "dynamic-factor", "iterative", "trmf", "metamf", "fesog", "fedgnn"
+}  # fmt: skip
+"""Methods that take seconds, or that are compiled anew for every shape of a table."""
 
 
 @pytest.mark.parametrize("name", [p for p in EVERY_METHOD if p.values[0] not in SLOW])

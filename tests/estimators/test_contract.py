@@ -40,7 +40,7 @@ def test_the_transform_of_other_slots_is_refused(network):
         Interpolation().fit(np.arange(6.0)[:, None]).transform(np.array([[1.0], [np.nan]]))
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1e3])
+@pytest.mark.parametrize("unit", [1e-3, pytest.param(1e3, marks=pytest.mark.slow)])
 def test_the_default_method_does_as_well_in_other_units(network, unit):
     table, sensors = network
     hidden = table.known & (np.random.default_rng(5).random(table.known.shape) < 0.2)

@@ -66,6 +66,7 @@ def test_an_owners_store_gives_a_second_network_the_copies_of_the_first(network)
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_regions_do_nearly_as_well_as_one_network(network, regional):
     X, kept, hidden, sensors = network
     assert len(regional.networks_) == 2

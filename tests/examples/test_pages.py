@@ -36,7 +36,7 @@ FENCED = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | 
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-LONG = {ROOT / "README.md", DOCS / "how-to" / "index.md"}
+LONG = {ROOT / "README.md", DOCS / "how-to" / "index.md", DOCS / "start.md"}
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def every_pair():
             yield pytest.param(name, suffix, marks=[pytest.mark.slow] * other)
 
 
-@pytest.mark.parametrize(("name", "suffix"), every_pair())
+@pytest.mark.parametrize(("name", "suffix"), list(every_pair()))
 def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path) -> None:
     """Written in another format and read again: the same readings, times and sensors."""
     export, table = given(name, tmp_path)

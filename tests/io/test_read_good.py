@@ -249,6 +249,28 @@ def test_many_sensors_out_of_order(write) -> None:
     np.testing.assert_array_equal(kept[table.known], cells[table.known])
 
 
+@pytest.mark.parametrize("row", ["UTC" + "," * 80, "\r"])
+def test_a_row_that_is_none_among_many_sensors(write, row: str) -> None:
+    text, cells = wide_text(40)
+    head, *lines = text.splitlines()
+    path = write("")
+    path.write_bytes("\n".join([head, row, *lines, "", ""]).encode())
+    table = read_readings(path)
+    kept = np.array([one.to_pylist() for one in table.source.texts.columns()]).T
+    np.testing.assert_array_equal(kept[table.known], cells[table.known])
+
+
+def test_a_column_that_goes_among_many_sensors(write) -> None:
+    text, cells = wide_text(40)
+    head, *lines = text.splitlines()
+    lines = [line.replace(",", ",,", 1) for line in lines]
+    table = read_readings(
+        write("\n".join([head.replace("s0", "s,s unit,s0", 1).replace("s,", "", 1), *lines]))
+    )
+    kept = np.array([one.to_pylist() for one in table.source.texts.columns()]).T
+    np.testing.assert_array_equal(kept[table.known], cells[table.known])
+
+
 def test_one_odd_cell_among_many_sensors(write) -> None:
     text, _ = wide_text(40)
     lines = text.splitlines()

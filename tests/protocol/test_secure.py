@@ -219,7 +219,7 @@ def test_the_coordinator_sees_masks_where_it_saw_sums():
 
 @pytest.fixture(scope="module")
 def network():
-    return synthesize(12, 300, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
+    return synthesize(12, 160, rank=3, noise=0.5, missing=0.3, rng=np.random.default_rng(0))
 
 
 class TestEstimator:
@@ -251,7 +251,7 @@ class TestEstimator:
     def test_new_slots_and_new_sensors(self, network):
         table, sensors = network
         sites = [f"owner{i % 4}" for i in range(12)]
-        first, second = table.values.iloc[:200], table.values
+        first, second = table.values.iloc[:110], table.values
         results = []
         for secure in (True, False):
             model = FLFL(effort="quick", secure=secure).fit(first, sensors=sensors, sites=sites)

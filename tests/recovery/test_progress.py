@@ -73,7 +73,7 @@ def test_the_callers_own_is_told_the_rounds():
     assert all(done <= total for done, total in told)
 
 
-@pytest.mark.parametrize("options", [(), ("--quiet",)])
+@pytest.mark.parametrize("options", [(), pytest.param(("--quiet",), marks=pytest.mark.slow)])
 def test_silent_when_piped(options, tmp_path):
     readings = tmp_path / "r.csv"
     readings.write_text("time,a,b\n" + "".join(f"{i},{i % 5},{i % 7}\n" for i in range(90)))

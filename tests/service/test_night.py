@@ -139,6 +139,7 @@ def test_table_page_and_scores_appear_together_or_not_at_all(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_one_that_joined_at_the_end_is_told_that_nothing_left_it(tmp_path):
     diary = write(tmp_path, page=tmp_path / "a.html", scores=tmp_path / "a.json")
     assert "Nothing left this owner in this run" in (tmp_path / "a.html").read_text()

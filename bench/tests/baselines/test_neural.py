@@ -57,9 +57,8 @@ def network():
     return synthesize(5, 60, rank=2, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "metamf")) for n in NAMES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_messages_and_the_batch_agree(name, network):
     """Same estimates to float32's rounding; the same bytes and messages to the last one."""
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
@@ -129,6 +128,7 @@ def test_a_sensor_without_neighbours_takes_nothing_from_them():
     assert np.abs(slope[::2]).min() > 0
 
 
+@pytest.mark.slow
 def test_fedgnn_says_what_its_epsilon_comes_to(network):
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
     table, sensors = network
@@ -137,6 +137,7 @@ def test_fedgnn_says_what_its_epsilon_comes_to(network):
     assert any("epsilon is 1 for one number of one round, 3 for it over the 3" in n for n in notes)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_says_so(network):
     pytest.importorskip("jax", reason="needs the extra flfl-bench[neural]")
     table, sensors = network
