@@ -263,10 +263,8 @@ def test_a_row_that_is_none_among_many_sensors(write, row: str) -> None:
 def test_a_column_that_goes_among_many_sensors(write) -> None:
     text, cells = wide_text(40)
     head, *lines = text.splitlines()
-    lines = [line.replace(",", ",,", 1) for line in lines]
-    table = read_readings(
-        write("\n".join([head.replace("s0", "s,s unit,s0", 1).replace("s,", "", 1), *lines]))
-    )
+    rows = [f"{time},{cell},,{rest}" for time, cell, rest in (x.split(",", 2) for x in lines)]
+    table = read_readings(write("\n".join([head.replace("s0", "s0,s0 unit", 1), *rows])))
     kept = np.array([one.to_pylist() for one in table.source.texts.columns()]).T
     np.testing.assert_array_equal(kept[table.known], cells[table.known])
 

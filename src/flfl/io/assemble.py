@@ -31,15 +31,15 @@ def assemble(
     by_sensor: bool = False,
 ) -> Table:
     """Check the whole and describe it; ``values`` is sensors x slots."""
-    gaps = np.isnan(values)
-    if gaps.all():
+    known = (~np.isnan(values)).sum(axis=1)
+    if not known.any():
         remedy = "Check the sentinels and the layout, or give another file"
         raise columns.error("every cell is missing, there is no reading at all", remedy)
     grid, times, absent = axis.grid, axis.times.texts, axis.absent
     count = "1 sensor" if len(ids) == 1 else f"{len(ids)} sensors"
     pace = f"{grid.name} slots" if grid.regular else "slots"
     what = f"A {'long' if long else 'wide'} table of {count} and {len(times)} {pace}"
-    missing = f"{100 * float(gaps.mean()):.1f} % of the cells are missing"
+    missing = f"{100 * (values.size - known.sum()) / values.size:.1f} % of the cells are missing"
     told = [f"{what} from {times[0]} to {times[-1]}; {missing}.", *notes]
     told += [*(axis.notes or axis.times.notes)]
     zone = axis.times.zone
@@ -59,7 +59,7 @@ def assemble(
         fate = f"{have} been inserted" if rules.complete_grid else f"{stay} absent"
         told.append(f"{absent} of {total} {grid.name} rows {be} absent; {they} {fate}.")
     low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
-    constant = np.flatnonzero((low == high) & ((~gaps).sum(axis=1) > 1))
+    constant = np.flatnonzero((low == high) & (known > 1))
     for found, what in (
         ([ids[i] for i in np.flatnonzero(np.isnan(low))], "no readings"),
         ([f"{ids[i]} ({low[i]:g})" for i in constant], "one constant value"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,8 +95,8 @@ class Columns:
     for people: ``line 7``. ``time_first``: the format says that the first column is the time.
     ``wide_only``: all others are sensors. ``form`` is what it takes to write such a file again.
     ``raw`` are the columns as they came, where they are kept; ``homes`` and ``rows`` say which of
-    its columns (-1: none) and rows these are. ``split``: the arrays of a text file already hold
-    numbers, and it gives the texts.
+    its columns (-1: none) and rows these are. ``numbers`` are the readings (columns x rows) of a
+    text file whose arrays, but for the first, already hold them; ``split`` gives its texts.
     """
 
     path: Path
@@ -114,14 +115,15 @@ class Columns:
     raw: Columns | None = None
     homes: tuple[int, ...] = ()
     rows: NDArray[np.intp] | None = None
+    numbers: NDArray[np.float64] | None = None
     split: Split | None = None
 
     def as_text(self) -> Columns:
         """The same with the texts of all cells, where these were numbers already."""
         if self.split is None:
             return self
-        texts = self.split(0, len(self.arrays[0]))
-        return replace(self, arrays=tuple(pc.fill_null(one, "") for one in texts), split=None)
+        texts = tuple(pc.fill_null(one, "") for one in self.split(0, len(self.arrays[0])))
+        return replace(self, arrays=texts, numbers=None, split=None)
 
     def kept(self) -> Columns:
         """The same, with what they are now kept beside what will be made of them."""
@@ -136,8 +138,12 @@ class Columns:
 
     def find(self, common: Sequence[str]) -> int | None:
         """The column that bears the first of these common names that is there, in any case."""
-        lowered = [name.lower() for name in self.names]
-        return next((lowered.index(name) for name in common if name in lowered), None)
+        return next((self._lowered[name] for name in common if name in self._lowered), None)
+
+    @cached_property
+    def _lowered(self) -> dict[str, int]:
+        """The first column of each name, in lower case."""
+        return {name.lower(): i for i, name in reversed(list(enumerate(self.names)))}
 
     def named(self, name: str, option: str) -> int:
         """The column of exactly this name; ``option`` is the argument that asks for it."""

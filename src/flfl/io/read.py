@@ -85,7 +85,8 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
             remedy = "Leave it out; choose the variable of the readings with parameter"
             raise columns.error(problem, remedy)
         return wide_table(columns, rules)
-    if rules.merges or rules.layout == "long" or rules.format != "auto" or not is_bare(columns):
+    odd = rules.layout == "long" or rules.format != "auto" or not is_bare(columns)
+    if odd or rules.merges or rules.time_column not in (None, columns.names[0]):
         columns = columns.as_text()
     columns = recognised(columns.kept() if rules.merges else columns, rules.format)
     header = columns.format in TEXTUAL and rules.time_column is None

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,8 @@ def is_bare(columns: Columns) -> bool:
     said = {*TIME_NAMES, *DATE_NAMES, *CLOCK_NAMES, *sum(_PARTS, ()), *_COUNTS, *_REMARKS, ""}
     for name in columns.names[1:]:
         lowered = name.lower().strip()
-        if lowered in said or _JUDGED.fullmatch(name) or is_quantity(name):
+        beside = _JUDGED.fullmatch(name) or _UNITS.search(name)
+        if lowered in said or beside or is_quantity(name):
             return False
     return len(columns.names) > 1 and not looks_like_date(columns.names[1])
 
@@ -133,13 +135,12 @@ def _unit_rows(columns: Columns) -> Columns:
 
     Units are also taken from names such as ``a (ug/m3)``.
     """
-    top = [[str(cell or "").strip() for cell in array[:5].to_pylist()] for array in columns.arrays]
-    rows = list(zip(*top, strict=True))
-    count = next((i for i, row in enumerate(rows) if not _is_words(row)), len(rows))
-    named = [row for row in rows[:count] if _names_units(row)]
+    top = min(5, len(columns.arrays[0]))
+    rows = list(takewhile(_is_words, (_row(columns, i) for i in range(top))))
+    count, named = len(rows), [row for row in rows if _names_units(row)]
     # Words under every column may also be readings in words; a unit or a time below tells.
-    later = rows[count][0] if count < len(rows) else ""
-    words = count and all(is_word(cell) for row in rows[:count] for cell in row if cell)
+    later = str(columns.arrays[0][count]).strip() if count < top else ""
+    words = count and all(is_word(cell) for row in rows for cell in row if cell)
     if named or (words and looks_like_time(later)):
         cells = (named or [()])[0][1:]
         units = ("", *(u.strip("[]() ") if u != "-" and _UNIT.fullmatch(u) else "" for u in cells))
@@ -152,6 +153,10 @@ def _unit_rows(columns: Columns) -> Columns:
     if columns.units is None and inside and all(m and _UNIT.fullmatch(m[1]) for m in inside):
         return replace(columns, units=("", *(m[1] for m in inside if m)))
     return columns
+
+
+def _row(columns: Columns, row: int) -> tuple[str, ...]:
+    return tuple(str(array[row].as_py() or "").strip() for array in columns.arrays)
 
 
 def _is_words(row: Sequence[str]) -> bool:

@@ -51,9 +51,11 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
     if not all(columns.names[i] for i in sensors):
         raise columns.error("column 1 has no name", "Name it in the header")
     decimal = decimal_mark(columns, sensors, rules.decimal)
-    values, below = np.empty((len(sensors), len(columns.arrays[time]))), dict[int, Array]()
-    for row, i in enumerate(sensors):
-        values[row] = to_numbers(columns, i, decimal, rules.words, _LONG_HINT, below)
+    values, below = columns.numbers, dict[int, Array]()
+    if values is None:
+        values = np.empty((len(sensors), len(columns.arrays[time])))
+        for row, i in enumerate(sensors):
+            values[row] = to_numbers(columns, i, decimal, rules.words, _LONG_HINT, below)
     notes = [*columns.notes, *clean(columns, sensors, values, rules.sentinels), *notes]
     limits, told = limits_of(below, sensors, values, rules.censored)
     sensors, values, limits, more = _without_sums(columns, sensors, values, limits)

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +24,17 @@ from flfl.errors import InputError
 from flfl.io.cells import QUICK_MARKS, is_plain_number
 from flfl.io.columns import Columns, Dialect
 from flfl.io.files import Writer
-from flfl.io.times import looks_like_date
+from flfl.io.times import looks_like_date, looks_like_time
 
 DELIMITERS = ",;\t|"
 Row = tuple[int, list[str]]
 """The line on which a row starts, and its cells."""
 Refuse = Callable[[str, str, int | None], InputError]
 """The refusal of a line: what is wrong, the remedy, and the line."""
-# Lines looked at for the header and for what stands below the table; bytes parsed at a time, more
-# than any row and few of the whole.
-_LONGEST_TITLE, _LONGEST_FOOT, _BLOCK, _MANY, _NEW_LINE = 50, 20, 1 << 24, 60, 10
+# Lines looked at for the header and for what stands below the table; bytes parsed at a time: of
+# texts more than any row, of numbers as many as stay near the processor.
+_LONGEST_TITLE, _LONGEST_FOOT, _MANY = 50, 20, 60
+_BLOCKS = {pa.string(): 1 << 24, pa.float64(): 1 << 22}
 _SUMMARIES = re.compile(
     r"(mean|average|avg|median|min|minimum|max|maximum|sum|total|std|stdev|count|n|mittel(wert)?"
     r"|summe|gesamt|anzahl|moyenne|somme|media|promedio|suma|máximo|mínimo)\W*",
@@ -69,50 +70,37 @@ class Body:
     text: bytes
     frame: Frame
 
-    @property
-    def end(self) -> int:
-        """Where the last row ends."""
-        return len(self.text) - len(self.frame.below.encode())
-
-    @property
+    @cached_property
     def view(self) -> memoryview:
-        """All rows, not copied."""
-        return memoryview(self.text)[self.frame.start : self.end]
+        """All rows, not copied, without the line end of the last."""
+        end = len(self.text) - len(self.frame.below.encode())
+        tail = self.text[max(end - 1000, self.frame.start) : end]
+        end -= len(tail) - len(tail.rstrip(b"\r\n"))
+        return memoryview(self.text)[self.frame.start : end]
 
     @cached_property
     def quoted(self) -> bool:
         """Whether a cell may hold delimiters and line ends."""
-        return self.text.find(b'"', self.frame.start, self.end) >= 0
+        start = self.frame.start
+        return self.text.find(b'"', start, start + len(self.view)) >= 0
 
     @cached_property
     def starts(self) -> NDArray[np.intp]:
         """Where each line begins, and where the last one ends."""
-        view, found = np.frombuffer(self.view, np.uint8), [np.zeros(1, np.intp)]
-        for at in range(0, len(view), _BLOCK):
-            found.append(np.flatnonzero(view[at : at + _BLOCK] == _NEW_LINE) + at + 1)
-        ends = np.concatenate(found)
-        return ends if ends[-1] == len(view) else np.append(ends, len(view))
+        lines, end = io.BytesIO(self.text), len(self.view)
+        lines.seek(self.frame.start)
+        starts = np.cumsum([0, *map(len, lines)])
+        return np.append(starts[starts < end], end)
 
-    @cached_property
-    def whole(self) -> list[pa.Array]:
-        """All texts; needed at once where lines are not rows."""
-        return self.texts()
-
-    def split(self, rows: int, first: int, last: int) -> list[pa.Array]:
-        """The texts of some of so many rows."""
-        # A blank line is no row, and a lone return ends one.
-        if len(self.starts) != rows + 1 or self.text.count(b"\r", self.frame.start) not in (
-            0,
-            rows,
-        ):
-            return [one[first:last] for one in self.whole]
+    def split(self, first: int, last: int) -> list[pa.Array]:
+        """The texts of some rows, where each is a line."""
         return self.texts(self.view[self.starts[first] : self.starts[last]])
 
     def texts(self, view: memoryview | None = None) -> list[pa.Array]:
         """Every cell as text, column by column; the texts are needed when the table is written."""
         # So many columns are sensors: their gaps are found while the cells are split.
         wide = len(self.frame.names) > _MANY
-        columns = self._split(view or self.view, pa.string(), wide)
+        columns = pa_csv.read_csv(*self._options(view or self.view, pa.string(), wide)).columns
         # Arrow keeps the blocks it has used, as much again as the cells.
         pa.default_memory_pool().release_unused()
         # Column by column, so that the file is never held twice.
@@ -122,34 +110,47 @@ class Body:
             arrays[:2] = [pc.fill_null(array, "") for array in arrays[:2]]
         return arrays
 
-    def numbers(self) -> list[pa.ChunkedArray]:
-        """The first column as text and all others as numbers, where they are, in a file so wide
-        that its columns are sensors; else nothing."""
-        if len(self.frame.names) <= _MANY or self.quoted:
-            return []
+    def numbers(self) -> tuple[pa.Array, NDArray[np.float64]] | None:
+        """The first column as text and all others as numbers (columns x rows), where they are, and
+        each line is a row, in a file so wide that its columns are sensors."""
+        mark, width = self.frame.delimiter, len(self.frame.names)
+        first = bytes(self.view[:100]).decode(errors="ignore").split(mark)[0]
+        if width <= _MANY or self.quoted or not looks_like_time(first):
+            return None
+        lengths, times, at = np.diff(self.starts), list[pa.Array](), 0
+        # A blank line is no row.
+        if lengths.min() < width - 1:
+            return None
+        values = np.empty((width - 1, len(lengths)))
         try:
-            columns = self._split(self.view, pa.float64(), True)
+            for batch in pa_csv.open_csv(*self._options(self.view, pa.float64(), True)):
+                times.append(batch.column(0))
+                if at + len(batch) > len(lengths):  # a lone return ends a row, too
+                    return None
+                cells = batch.remove_column(0).to_tensor(null_to_nan=True, row_major=False)
+                values[:, at : at + len(batch)] = cells.to_numpy().T
+                at += len(batch)
         except pa.ArrowInvalid:
-            return []
-        columns[0] = pc.fill_null(columns[0].combine_chunks(), "")
-        return columns
+            return None
+        whole = at == len(lengths)
+        return (pc.fill_null(pa.concat_arrays(times), ""), values) if whole else None
 
-    def _split(self, view: memoryview, kind: pa.DataType, nulls: bool) -> list[pa.ChunkedArray]:
+    def _options(self, view: memoryview, kind: pa.DataType, nulls: bool) -> tuple[Any, ...]:
+        """What Arrow is told to split cells, the first column's into texts, others by ``kind``."""
         keys = [str(position) for position in range(len(self.frame.names))]
-        options = pa_csv.ConvertOptions(
-            column_types={**dict.fromkeys(keys, kind), "0": pa.string()},
-            strings_can_be_null=nulls,
-            null_values=QUICK_MARKS,
-            check_utf8=False,  # it is: see `decode`
-        )
-        size = min(len(view), _BLOCK)
-        columns: list[pa.ChunkedArray] = pa_csv.read_csv(
+        return (
             pa.BufferReader(view),
-            pa_csv.ReadOptions(column_names=keys, block_size=size, use_threads=False),
+            pa_csv.ReadOptions(
+                column_names=keys, block_size=min(len(view), _BLOCKS[kind]), use_threads=False
+            ),
             pa_csv.ParseOptions(delimiter=self.frame.delimiter, newlines_in_values=self.quoted),
-            options,
-        ).columns
-        return columns
+            pa_csv.ConvertOptions(
+                column_types={**dict.fromkeys(keys, kind), "0": pa.string()},
+                strings_can_be_null=nulls,
+                null_values=QUICK_MARKS,
+                check_utf8=False,  # it is: see `decode`
+            ),
+        )
 
 
 def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, str, str, list[str]]:
@@ -201,10 +202,9 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
     body = Body(bare, frame)
     if not bytes(body.view[:1000]).strip():
         raise refuse("the file has a header but no rows", "Give a file with readings")
-    arrays = body.numbers()
-    split = partial(body.split, len(arrays[0])) if arrays else None
+    found = body.numbers()
     try:
-        arrays = arrays or body.texts()
+        arrays = body.texts() if found is None else [found[0], *map(pa.array, found[1])]
     except pa.ArrowInvalid as error:
         rows = csv_rows(bare, frame.delimiter, frame.first_line - 1)
         raise _ragged_row(refuse, rows, len(frame.names), str(error)) from None
@@ -221,7 +221,8 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         arrays=tuple(arrays),
         format="csv",
         place=line,
-        split=split,
+        numbers=None if found is None else found[1],
+        split=None if found is None else body.split,
         dialect=Dialect(
             frame.delimiter, ".", line_end.group().decode() if line_end else "\n", mark, encoding,
             frame.above, frame.below,
