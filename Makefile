@@ -4,15 +4,18 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
+# Modules are compiled once, not by every process of a test.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo lint test slow docs wheels clean
 
 setup: .venv/core.stamp
 
+# Compiling all modules of all libraries takes longer than the demo; Python compiles what it needs.
 # Both stamps depend on both pyproject files: either distribution names what the other needs.
 .venv/core.stamp: pyproject.toml bench/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) --editable '.[report]'
+	$(INSTALL) --no-compile --editable '.[report]'
 	touch $@
 
 .venv/dev.stamp: .venv/core.stamp

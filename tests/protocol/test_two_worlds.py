@@ -87,7 +87,7 @@ schedules = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(WILD)), min_s
 
 
 @pytest.mark.parametrize("units", [("none", 0), ("sqrt", 0), ("log1p", 24)])
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(moves=schedules, seed=st.integers(0, 2**32))
 def test_a_hostile_coordinator_gets_the_same_bytes(earlier, units, moves, seed):
     plan = replace(PLAN, transform=units[0], season=units[1], late=True)
@@ -97,7 +97,7 @@ def test_a_hostile_coordinator_gets_the_same_bytes(earlier, units, moves, seed):
 
 
 @pytest.mark.parametrize("added", [AddedError(), AddedError(units=3.0), AddedError(0.25)])
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(moves=schedules, seed=st.integers(0, 2**32))
 def test_so_does_one_where_the_copies_were_made_earlier(earlier, added, moves, seed):
     """Whatever the readings are by now: the store has the copies, the vote and the scales."""
@@ -166,7 +166,7 @@ def test_honest_runs_reruns_and_warm_starts(secure):
     assert night.traffic.exchanges == dict.fromkeys(kinds, 1)
 
 
-@settings(max_examples=6)
+@settings(max_examples=10)
 @given(who=st.sampled_from([name for name in NAMES if name != TARGET]), when=st.integers(0, 60))
 def test_dropouts(who, when):
     run = federation()
@@ -287,7 +287,7 @@ def test_control_without_the_leak_the_same_questions_pass():
 values = st.sampled_from([0.0, 1.0, -3.0, 1e-300, 1e-20, 1e12, 1e30, 1e308, np.inf, np.nan, 5e-324])
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     spikes=st.lists(values, max_size=8),
