@@ -168,13 +168,13 @@ _ABOUT_MESSAGES = """\
 
 All that a coordinator can ask, and all that a site can answer, in the order of a run. Made from the
 schema that both sides check every message against (`src/flfl/protocol/schema.py`; this is protocol
-{}). Only `z` of `release` is a site's part of a sum, and it is masked; every other answer is public.
-Who sends what when is drawn in [What leaves a site](../concepts/federation.md).
+{}). Only `z` of `release` is a site's part of a sum, and it is masked; every other answer is
+public. Who sends what when is drawn in [What leaves a site](../concepts/federation.md).
 """
 _ABOUT_NAMES = """
 ## What the names mean
 
-[Symbols](../notation.md) has the formulas. A question carries everybody's numbers back to all sites.
+[Symbols](../notation.md) has the formulas. Questions bring everybody's numbers to all sites.
 """
 _ASKS = {
     "vote": "which transform and season suit the site, once in a network's life",
@@ -189,7 +189,7 @@ _ASKS = {
 }
 _COPIES, _CLEAN, _OPEN = "copies", "clean readings, once", ""
 _HOLDS = {
-    "z": ("sums of weighted copies: in an answer the site's masked part, in a question the total", _COPIES),
+    "z": ("sums of weighted copies: in an answer the site's masked part, else the total", _COPIES),
     "P": ("loadings of the site's sensors", _COPIES),
     "r": ("what the factors leave open of each sensor (variance)", _COPIES),
     "sensors": ("a code for each sensor's name (SHA-256)", _OPEN),
