@@ -40,8 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Drawings stand in the page, whose colours they take; links to the root lead to pages here."""
-    if page.file.src_uri.startswith(("decisions/", "changelog")):
-        page.meta["search"] = {"boost": 0.2}  # who searches wants what is, not why
+    if page.file.src_uri.startswith(("decisions/", "changelog", "results/")):
+        page.meta["search"] = {"boost": 0.05}  # who searches wants what is, not why
     markdown = DRAWING.sub(
         lambda found: (ROOT / "docs" / "images" / found[1]).read_text(encoding="utf-8").rstrip(),
         markdown,
