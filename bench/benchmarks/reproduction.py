@@ -79,8 +79,8 @@ def changes(rows: Rows) -> Grid:
     lines = []
     for name, short in DATA.items():
         own = share.xs(name).sort_index()
-        lines.append([short, *(" / ".join(percent(v, 0) for v in own[c]) for c in CHANGES)])
-    lines.append(["median", *(percent(share[c].median(), 0) for c in CHANGES)])
+        lines.append([short, *(" / ".join(f"{v:+.0%}"[:-1] for v in own[c]) for c in CHANGES)])
+    lines.append(["median", *(f"{share[c].median():+.0%}"[:-1] for c in CHANGES)])
     return Grid("", ["data", *CHANGES], lines)
 
 
