@@ -44,12 +44,13 @@ wheels:
 	tests/wheels.sh $(PYTHON)
 
 # The site, into site/: drawings, the page of the command line, tutorials (run anew), all pages.
+# A warning of mkdocs is an error, but not with --quiet, which counts none.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: .venv/dev.stamp
 	$(BIN)/python docs/make_drawings.py
 	$(BIN)/python docs/make_cli_page.py
 	$(BIN)/python docs/make_tutorials.py
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build
 	$(BIN)/python docs/check_site.py
 
 clean:

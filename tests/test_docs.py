@@ -1,12 +1,17 @@
-"""The documentation names files and commands that exist."""
+"""The documentation names files, commands and options that exist."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from flfl.cli import main
+from flfl.cli import load_verb, main
+from flfl_bench.cli import main as bench
 
 ROOT = Path(__file__).parents[1]
 IGNORED = {".venv", ".git", "node_modules", "flfl-demo", "site"}
@@ -50,6 +55,65 @@ def test_every_path_of_the_maps_exists(name):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_source_file_that_is_named_exists(page):
     assert _missing(page, SOURCE) == []
+
+
+def _commands(page):
+    """Every command of a page: lines of its blocks that are no Python, and code in a sentence."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```(?:sh|console)?\n(.*?)^ *```", text, flags=re.M | re.S)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines += CODE.findall(re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
+    for line in lines:
+        words = line.removeprefix("$ ").split("#")[0].split()
+        while words[:1] == ["sudo"] or words[:1] == ["-u"]:
+            words = words[1:] if words[0] == "sudo" else words[2:]
+        if words:
+            yield words
+
+
+def _unknown(command, words):
+    """The first word that a command of click does not know."""
+    while words and isinstance(command, click.Group):
+        verb, *rest = words
+        if not re.fullmatch("[a-z]+", verb):
+            break
+        if verb not in command.commands:
+            return verb
+        command, words = load_verb(verb) if command is main else command.commands[verb], rest
+    known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    known |= {"--help", "-h"}
+    given = [word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)]
+    return next((option for option in given if option not in known), None)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_command_and_option_exists(page):
+    gone = "CHANGELOG.md" if page.name == "CHANGELOG.md" else None  # names what was removed
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    for program, *words in () if gone else _commands(page):
+        if program in ("flfl", "flfl-bench"):
+            assert _unknown(main if program == "flfl" else bench, words) is None, words
+        elif program == "make" and words:
+            assert words[0] in targets
+        elif program == "python" and words and words[0].endswith(".py"):
+            assert (ROOT / words[0]).is_file(), words[0]
+
+
+@pytest.mark.slow
+def test_flower_has_the_options_that_its_page_names():
+    pytest.importorskip("flwr")
+    found = 0
+    for program, *words in _commands(ROOT / "docs" / "flower.md"):
+        path = shutil.which(program, path=str(Path(sys.executable).parent))
+        if not program.startswith(("flwr", "flower-")) or path is None:
+            continue
+        verbs = [word for word in words[:2] if re.fullmatch("run|supernode|register|log", word)]
+        asked = [path, *verbs, "--help"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        for option in (word for word in words if word.startswith("--")):
+            assert option in said, (program, option)
+            found += 1
+    assert found >= 8
 
 
 def test_every_verb_in_the_readme_exists():

@@ -72,65 +72,16 @@ def cells(rows: Rows) -> Grid:
     return Grid("", [*header, "`linear`", "`alone`"], lines)
 
 
-def cost(rows: Rows) -> Grid:
-    """What a cell takes: the median mask, and the worst."""
-    lines = []
-    for (name, rate), group in cases(rows[rows["label"] == OURS]):
-        moved = (group["bytes_up"] + group["bytes_down"]) / 1e9
-        sensors = int(group["sensors"].iloc[0])
-        line = [DATA[name], f"{rate:g}"]
-        line += [
-            f"{group[c].median():.0f} ({group[c].max():.0f})" for c in ("rounds", "cpu_seconds")
-        ]
-        lines.append([*line, f"{moved.median():.1f}", f"{sensors * moved.median():.0f}"])
-    header = ["data", "rate", "rounds (most)", "processor seconds (most)", "GB, one uplink"]
-    return Grid("", [*header, "GB, one for each sensor"], lines)
-
-
 def changes(rows: Rows) -> Grid:
     """What each thing that decides is worth, on the masks that all have."""
     table = statistics.paired_scores(rows[rows["label"].isin([OURS, *CHANGES])])
-    lines = []
-    for (name, _, rate), line in sorted(table.iterrows(), key=lambda one: one[0]):
-        shown = [f"{figure(line[c], 3)} ({percent(line[c] / line[OURS] - 1, 0)})" for c in CHANGES]
-        lines.append([DATA[name], f"{rate:g}", figure(line[OURS], 3), *shown])
     share = table[CHANGES].div(table[OURS], axis=0) - 1
-    lines.append(["median", "", "", *(percent(share[c].median(), 0) for c in CHANGES)])
-    return Grid("", ["data", "rate", "`flfl-paper`", *CHANGES], lines)
-
-
-def baselines(rows: Rows) -> Grid:
-    """The federated methods of the paper's table, ours and (in brackets) its MAE."""
     lines = []
-    for case, group in cases(rows):
-        line = [DATA[case[0]], f"{case[1]:g}"]
-        mae = group.groupby("label")["mae"].mean()
-        least = min(mae[label] for label in (*BASELINES, OURS))
-        for label in (*BASELINES, OURS):
-            theirs = printed()[(*case, "flfl" if label == OURS else label)].mae
-            text = f"{figure(mae[label], 3)} ({figure(theirs)})"
-            line.append(f"*{text}*" if mae[label] == least else text)
-        lines.append(line)
-    return Grid("", ["data", "rate", *(f"`{label}`" for label in (*BASELINES, OURS))], lines)
-
-
-def as_reported(rows: Rows) -> Grid:
-    """Wins, p-value and mean rank over 24 "cases": both metrics of 12, as the paper counts."""
-    own = rows[rows["label"].isin([OURS, *BASELINES])]
-    table = pd.concat({metric: statistics.scores(own, metric) for metric in METRICS})
-    ranking = statistics.rank(table)
-    assert ranking is not None
-    lines = [
-        [
-            f"`{c.label}`",
-            f"{c.wins}/{c.losses}",
-            figure(c.p_value, 2),
-            f"{ranking.ranks[c.label]:.2f}",
-        ]
-        for c in statistics.compare(table, OURS)
-    ]
-    lines.append([f"`{OURS}`", "", "", f"{ranking.ranks[OURS]:.2f}"])
-    return Grid("", ["against", "win/loss of 24", "p (Wilcoxon)", "F-rank"], lines)
+    for name, short in DATA.items():
+        own = share.xs(name).sort_index()
+        lines.append([short, *(" / ".join(f"{v:+.0%}"[:-1] for v in own[c]) for c in CHANGES)])
+    lines.append(["median", *(f"{share[c].median():+.0%}"[:-1] for c in CHANGES)])
+    return Grid("", ["data", *CHANGES], lines)
 
 
 def as_it_should_be(rows: Rows) -> tuple[Grid, str]:
@@ -229,7 +180,7 @@ def main() -> None:
     rows, _ = read_rows(arguments.rows)
     proper, said = as_it_should_be(rows)
     page = PAGE.read_text(encoding="utf-8")
-    for table in (cells, cost, changes, baselines, as_reported, ablation):
+    for table in (cells, changes, ablation):
         page = fill(page, table.__name__, table(rows).markdown())
     page = fill(page, as_it_should_be.__name__, f"{proper.markdown()}\n\n{said}")
     PAGE.write_text(page, encoding="utf-8")

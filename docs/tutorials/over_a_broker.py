@@ -139,7 +139,11 @@ print("exit codes of the sites:", [site.wait(120) for site in sites])
 for owner in owners:
     before, after = pd.read_csv(f"{owner}.csv"), pd.read_csv(f"{owner}-filled.csv")
     gaps, left = before.isna().sum().sum(), after.isna().sum().sum()
-    print(f"{owner}: {gaps} gaps before, {left} after")
+    score = json.loads(Path(f"{owner}-scores.json").read_text())["self_test"]
+    alone, together = score["site"]["mae"], score["flfl"]["mae"]
+    print(
+        f"{owner}: {gaps} gaps before, {left} after; error alone {alone:.2f}, together {together:.2f}"
+    )
 
 # %%
 broker.terminate()

@@ -53,6 +53,8 @@ print(f"mean error in the gaps {np.abs(p @ q.T - truth)[~J].mean():.3f}")
 print(f"mean size of what was hidden {np.abs(truth)[~J].mean():.3f}")
 
 # %% [markdown]
+# At slots 57 and 62 it falls: no sensor has a reading there, and the loop as printed sums its smoothness over known entries only.
+#
 # ## It hides nothing
 #
 # The paper says that readings are protected because only gradients leave. Look at one: `grad_Q[j]` is not zero where the sensor has a reading, and it is a known function of that reading,

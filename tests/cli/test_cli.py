@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import click
 import pandas as pd
@@ -408,6 +410,28 @@ def test_the_demo_tells_each_agency_what_it_gained(run, tmp_path):
     assert max(gains) < 0
     assert "noisy copies of its readings, with an added error of typically" in result.output
     assert "ug/m3" in result.output
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"prints \(shortened\):\n\n```\n(.*?)```", readme, re.DOTALL)[1]
+    _shortened(shown.replace("flfl-demo/", ""), result.output.replace(f"{tmp_path / 'demo'}/", ""))
+
+
+def _shortened(shown, whole):
+    """What is shown, with dots for what is left out, is in the whole: word by word in this order,
+    and figures as far as another processor may move them."""
+    words = whole.split()
+    for part in (text.split() for text in shown.split("...")):
+        starts = range(len(words) - len(part) + 1)
+        at = next((n for n in starts if all(map(_like, part, words[n : n + len(part)]))), None)
+        assert at is not None, " ".join(part)
+        words = words[at + len(part) :]
+
+
+def _like(one, other):
+    number = re.compile(r"[-+]?\d+(?:\.\d+)?")
+    if number.sub("", one) != number.sub("", other):
+        return False
+    pairs = zip(number.findall(one), number.findall(other), strict=True)
+    return all(abs(float(a) - float(b)) <= max(1, abs(float(a)) / 50) for a, b in pairs)
 
 
 def test_the_demo_on_few_readings(run, tmp_path, monkeypatch):

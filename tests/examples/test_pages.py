@@ -21,9 +21,15 @@ EXAMPLES = DOCS / "examples"
 ELSEWHERE = {
     "docs/inputs.md": "tests/io/test_inputs_doc.py",
     "docs/own-method.md": "tests/test_own_method.py",
+    "docs/cli.md": "tests/cli/test_document.py",
+    "docs/deployment.md": "tests/service/test_guide.py",
+    "docs/flower.md": "tests/transport/test_flower.py, which runs deploy/flower-demo.sh",
+    "docs/benchmark.md": "tests/test_docs.py: minutes to hours, so only that the commands exist",
+    "docs/reproduction.md": "tests/test_docs.py, likewise",
+    "CONTRIBUTING.md": "tests/test_docs.py, likewise",
     **{f"docs/tutorials/{path.stem}.md": path.name for path in DOCS.glob("tutorials/*.py")},
 }
-"""Pages whose commands and Python another test runs, or the building of the site."""
+"""Pages whose blocks another test runs, or the building of the site."""
 WRITTEN = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "bench" / "README.md"})
 RUN = re.compile(r"^ *```(console|python)\b", re.MULTILINE)
 PAGES = [
@@ -72,6 +78,11 @@ def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
         elif name:
             Path(name).write_text(body, encoding="utf-8")
     assert printed == "", "the page does not tell all that was printed"
+
+
+def test_no_page_with_code_is_forgotten():
+    with_code = {page for page in WRITTEN if "```" in page.read_text(encoding="utf-8")}
+    assert with_code - {*PAGES} == with_code & {ROOT / name for name in ELSEWHERE}
 
 
 def test_every_example_is_listed():
