@@ -114,8 +114,8 @@ class Recovery:
 
     @property
     def treatment(self) -> str:
-        """What was done with suspicious readings: ``keep`` or ``missing``."""
-        return str(self.settings.get("suspicious", "keep"))
+        """What was done with suspicious readings: ``auto``, ``keep`` or ``missing``."""
+        return str(self.settings.get("suspicious", "auto"))
 
     def count(self, flag: str) -> int:
         """How many cells carry the flag."""
