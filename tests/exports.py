@@ -565,6 +565,136 @@ def only(name: str) -> dict[str, list[str]]:
 
 TITLES = ["Luftgüte, stündliche Werte", "Station: Berlin; erstellt am 01.02.2024", ""]
 UNITS = "," + ",".join(["µg/m³"] * 3)
+
+
+def beside(first: str, before: Callable[[int, pd.Timestamp], str], after: str = "") -> list[str]:
+    """The table with more columns: a name and a cell for each before the readings, and behind."""
+    return [
+        header(first=first) + after,
+        *(
+            f"{before(i, time)}{row}" + ",7" * after.count(",")
+            for i, (time, row) in enumerate(zip(TIMES, rows(",", ""), strict=True))
+        ),
+    ]
+
+
+def odd_layouts() -> dict[str, Export]:
+    """What is seen in files of single agencies and loggers, one oddity each."""
+    hour = pd.Timedelta(hours=1)
+    plain = table_lines()
+    twice = [f"{name}_{kind}" for name in IDS for kind in ("PM10", "temperature")]
+    doubled = [
+        ",".join([f"{time}", *(f"{READINGS[name][i]},{i}.5" for name in IDS)])
+        for i, time in enumerate(TIMES)
+    ]
+    by_type = [
+        f"{t:%Y%m%d},{t.hour},{kind}{row}"
+        for kind in ("PM10", "AQI")
+        for t, row in zip(TIMES, rows(",", ""), strict=True)
+    ]
+    about = [f"{name},{name}_std,{name}_n" for name in IDS]
+    spread = [
+        f"{time}," + ",".join(f"{READINGS[name][i]},0.{i + 1},60" for name in IDS)
+        for i, time in enumerate(TIMES)
+    ]
+    numbered = [
+        "Nr;1;2;3",
+        "Kod stacji;" + ";".join(IDS),
+        "Wskaźnik;PM10;PM10;PM10",
+        "Jednostka;ug/m3;ug/m3;ug/m3",
+        *rows(";", comma=True),
+    ]
+    minutes = lambda i, t: f"{t.year},{t.month},{t.day},{t.hour},{t.minute}"  # noqa: E731
+    half = [
+        f"{t:%d/%m/%Y %I:%M} {'a. m.' if t.hour < 12 else 'p. m.'}{row}"
+        for t, row in zip(TIMES, rows(";", ""), strict=True)
+    ]
+    france = long_rows(
+        lambda n, i, c: f"Rhône;Lyon;{n};PM10;{c};ug.m-3;{TIMES[i]};{TIMES[i] + hour};1"
+    )
+    carb = long_rows(lambda n, i, c: f"{n},{TIMES[i]:%Y-%m-%d},{TIMES[i].hour},{c},PM25HR,ug/m3")
+    arpa = long_rows(lambda n, i, c: f"{n},{TIMES[i]:%d/%m/%Y %H:%M:%S},{c or -9999},VA,1")
+    grey = long_rows(lambda n, i, c: f"7,{n},{TIMES[i]},{TIMES[i]:%Y-%m-%dT%H:%M:%S}Z,12,{c},{c},2")
+    return {
+        "from and to": Export(
+            text("a.csv", beside("From Date,To Date", lambda i, t: f"{t:%d-%m-%Y %H:%M},"
+                                 f"{t + hour:%d-%m-%Y %H:%M}")), notes=("no readings", "To Date"),
+        ),
+        "start and end in digits": Export(
+            text("a.csv", beside("TIMESTAMP_START,TIMESTAMP_END", lambda i, t: f"{t:%Y%m%d%H%M},"
+                                 f"{t + hour:%Y%m%d%H%M}")), notes=("TIMESTAMP_END",),
+        ),
+        "what a logger says of itself": Export(
+            text("a.csv", beside("time,utc_offset,Battery (V)",
+                                 lambda i, t: f"{t},60,{3.9 - i / 9}",
+                                 ",RSSI,lat,lon")), notes=("utc_offset, Battery (V), RSSI, lat",),
+        ),
+        "parts beside the time": Export(
+            text("a.csv", beside("datetime,year,month,day,hour", lambda i, t: f"{t},{t.year},"
+                                 f"{t.month},{t.day},{t.hour}")), notes=("year, month, day, hour",),
+        ),
+        "spread and count beside": Export(
+            text("a.csv", ["time," + ",".join(about), *spread]), notes=("DEBE010_std, DEBE010_n",),
+        ),
+        "year and day of the year": Export(
+            text("a.csv", beside("year,doy,hour",
+                                 lambda i, t: f"{t.year},{t.day_of_year},{t.hour}")),
+            notes=("two columns: year, doy",),
+        ),
+        "five parts of the time": Export(
+            text("a.csv", beside("year,month,day,hour,minute", minutes)), notes=("three columns",),
+        ),
+        "sep= above": Export(text("a.csv", ["sep=;", *table_lines(";", comma=True)])),
+        "column names again": Export(
+            text("a.csv", [*plain[:4], plain[0], *plain[4:]]), notes=("repeat the column names",),
+        ),
+        "UTC in letters": Export(
+            text("a.csv", table_lines(stamp="%Y-%m-%d %H:%M:%S UTC")), zone=True
+        ),
+        "a. m. and p. m.": Export(text("a.csv", [header(";", "Fecha y hora"), *half])),
+        "clock with points": Export(
+            text("a.csv", table_lines(";", "%d/%m/%Y;%H.%M.%S", True, "Date;Time")),
+            notes=("two columns",),
+        ),
+        "numbered columns": Export(text("a.csv", numbered), notes=("units: ug/m3",)),
+        "text called .xls": Export(text("a.xls", table_lines("\t"), "utf-16")),
+        "text called .dat": Export(text("a.dat", plain)),
+        "epoch microseconds": Export(
+            text("a.csv", beside("time", lambda i, t: f"{int(t.timestamp())}000000")), zone=True,
+            notes=("microseconds since 1970",),
+        ),
+        "CARB": Export(
+            text("a.csv", ["site,date,start_hour,value,variable,units", *carb]),
+            notes=("two columns", "PM25HR"),
+        ),
+        "Atmo": Export(
+            text("a.csv", ["nom_dept;nom_com;code_station;nom_poll;valeur;unite;date_debut;"
+                           "date_fin;statut_valid", *france], "windows-1252"),
+            notes=("parameter is PM10",),
+        ),
+        "ARPA Lombardia": Export(
+            text("a.csv", ["IdSensore,Data,Valore,Stato,idOperatore", *arpa])
+        ),
+        "AirGradient": Export(
+            text("a.csv", ["Location ID,Sensor ID,Local Date/Time,UTC Date/Time,# of records,"
+                           "PM2.5 (μg/m³) raw,PM2.5 (μg/m³) corrected,Temperature (°C)", *grey]),
+            {"parameter": "PM2.5 (μg/m³) raw"}, hint="parameter='PM2.5 (μg/m³) raw'", zone=True,
+        ),
+        "a row for each quantity": Export(
+            text("a.csv", [header(first="date,hour,type"), *by_type]), {"parameter": "PM10"},
+            hint="parameter=AQI", notes=("two columns",),
+        ),
+        "weather at each station": Export(
+            text("a.csv", ["time," + ",".join(twice), *doubled]), ids=[f"{n}_PM10" for n in IDS],
+            notes=("readings are pm10 (3 columns)",),
+        ),
+        "Shift-JIS": Export(
+            text("a.csv", table_lines(first="旭川"), "shift_jis"), {"encoding": "shift_jis"},
+            hint="encoding=shift_jis",
+        ),
+    }  # fmt: skip
+
+
 FILES: dict[str, Export] = {
     "plain wide": Export(text("a.csv", table_lines())),
     "plain long": Export(
@@ -758,4 +888,4 @@ FILES: dict[str, Export] = {
     "UBA, one component": Export(
         text("a.csv", uba(1)), notes=("24:00", "below the table")
     ),
-}  # fmt: skip
+} | odd_layouts()  # fmt: skip

@@ -392,7 +392,9 @@ Aggregate = Literal["mean", "median", "last"]
 Censored = Literal["missing", "half"]
 Decimal = Literal["auto", "point", "comma"]
 DateOrder = Literal["auto", "day-first", "month-first"]
-TimeUnit = Literal["auto", "seconds", "milliseconds", "days", "number"]
+TimeUnit = Literal[
+    "auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "days", "number"
+]
 
 
 class ReadingRules(Settings):
@@ -431,8 +433,8 @@ class ReadingRules(Settings):
     time_unit: Annotated[
         TimeUnit,
         _said(
-            "What times that are numbers count; auto: seconds since 1970, or a spreadsheet's days,"
-            " where they look so."
+            "What times that are numbers count; auto: seconds since 1970, or thousandths and so on,"
+            " or a spreadsheet's days, where they look so."
         ),
     ] = "auto"
     step: Annotated[

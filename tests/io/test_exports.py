@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,12 @@ def test_every_export_is_read_as_it_comes(name: str, tmp_path) -> None:
 
 def test_most_need_no_option() -> None:
     assert len(FILES) >= 38
-    assert sum(bool(export.options) for export in FILES.values()) <= len(FILES) * 4 / 38
+    some = sum(bool(export.options) for export in FILES.values())
+    assert some <= len(FILES) * 4 / 38
+    assert all(len(export.options) <= 1 for export in FILES.values())
+    page = (Path(__file__).parents[2] / "docs" / "inputs.md").read_text("utf-8")
+    told = f"{len(FILES)} such files: {len(FILES) - some} go in without an option, {some} with one"
+    assert told in page
 
 
 @pytest.mark.parametrize("name", [name for name, export in FILES.items() if export.options])
@@ -71,7 +77,7 @@ def test_observed_cells_stay_as_they_were_written(name: str, tmp_path) -> None:
     filled = np.where(np.isnan(values), 1.0, values)
     target = tmp_path / "filled.csv"
     write_result(target, None, table, filled)
-    again = read_readings(target)
+    again = read_readings(target, encoding=export.options.get("encoding"))
     np.testing.assert_array_equal(again.values.to_numpy(), filled)
     assert list(again.sensor_ids) == list(table.sensor_ids)
     assert list(again.values.index.tz_localize(None)) == list(export.times)
@@ -97,6 +103,7 @@ def test_every_export_goes_out_in_every_format(name: str, suffix: str, tmp_path)
     flags = flags.with_suffix(".xlsx") if suffix == ".nc" else flags
     write_result(target, flags, table, filled)
     options = {"date_order": "day-first"} if name == "two-digit years" else {}
+    options |= {"encoding": "shift_jis"} if name == "Shift-JIS" and suffix == ".tsv.gz" else {}
     again = read_readings(target, **options)
     wanted = pd.DataFrame(filled, list(export.times), list(table.sensor_ids))
     got = again.values.set_axis(list(again.values.index.tz_localize(None)))
@@ -141,6 +148,61 @@ class TestNothingIsReadWrongInSilence:
         path = export.write(tmp_path)
         path.write_text(path.read_text().replace("Mean", "Zentrale"))
         check(read_readings(path), export)
+
+    def test_places_are_no_sensors(self, tmp_path) -> None:
+        lines = ["time,value,lat,lon", *(f"2024-01-0{d},{d}.5,52.5,13.4" for d in range(1, 6))]
+        path = text("one.csv", lines)(tmp_path)
+        table = read_readings(path)
+        assert table.sensor_ids == ("value",)
+        assert "hold no readings (time_column keeps every other column): lat, lon" in table.notes[1]
+        assert read_readings(path, time_column="time").values.shape == (5, 3)
+
+    @pytest.mark.parametrize(
+        ("first", "names", "what"),
+        [("Hour", range(1, 32), "days of a month"), ("Month", range(2019, 2023), "years")],
+    )
+    def test_parts_of_the_time_across_are_refused(self, first, names, what, tmp_path) -> None:
+        lines = [f"{first},{','.join(map(str, names))}"]
+        lines += [f"{row}," + ",".join(f"{row + 7 * n}.5" for n in names) for row in range(1, 13)]
+        path = text("across.csv", lines)(tmp_path)
+        with pytest.raises(InputError, match=f"look like .*{what.split()[0]}.*layout=wide"):
+            read_readings(path)
+        assert read_readings(path, layout="wide").values.shape == (12, len(names))
+
+    def test_several_quantities_at_each_station_are_refused(self, tmp_path) -> None:
+        lines = ["time,A_PM10,A_NO2,B_PM10,B_NO2"]
+        lines += [f"2024-01-0{d},{d}.1,{d}.2,{d}.3,{d}.4" for d in range(1, 6)]
+        path = text("both.csv", lines)(tmp_path)
+        with pytest.raises(InputError, match=r"2 quantities each: no2, pm10.*parameter"):
+            read_readings(path)
+        assert read_readings(path, parameter="NO2").sensor_ids == ("A_NO2", "B_NO2")
+
+    def test_a_web_page_is_no_table(self, tmp_path) -> None:
+        for name in ("login.csv", "report.xls"):
+            path = text(name, ["<!DOCTYPE html>", "<html><body>Log in, please</body></html>"])
+            with pytest.raises(InputError, match="a web page, not a table"):
+                read_readings(path(tmp_path))
+
+    def test_a_minus_sign_is_one(self, tmp_path) -> None:
+        path = text("t.csv", ["time,a", "2024-01-01,\u22121.5", "2024-01-02,2.5"])(tmp_path)
+        assert read_readings(path).values["a"].tolist() == [-1.5, 2.5]
+
+    def test_every_word_that_may_mean_missing_is_named_at_once(self, tmp_path) -> None:
+        lines = [f"2024-01-{d:02d},{d}.5,{d}.25" for d in range(1, 20)]
+        lines[3], lines[9] = "2024-01-04,<Samp,4.25", "2024-01-10,10.5,InVld"
+        path = text("words.csv", ["Date & Time,a,b", *lines])(tmp_path)
+        with pytest.raises(InputError, match="missing='<Samp' and missing='InVld'"):
+            read_readings(path)
+        assert read_readings(path, missing=["<Samp", "InVld"]).values.isna().sum().sum() == 2
+
+    def test_a_column_of_readings_that_nobody_knows_is_asked_for(self, tmp_path) -> None:
+        lines = ["agency_cd\tsite_no\tdatetime\t63158_00060\tcd", "5s\t15s\t20d\t14n\t10s"]
+        lines += [f"USGS\t0{s}\t2024-01-0{d}\t{s + d}\tP" for s in (7, 8) for d in range(1, 6)]
+        path = text("usgs.txt", ["# a comment", "#", *lines])(tmp_path)
+        with pytest.raises(InputError, match="value_column='63158_00060'"):
+            read_readings(path)
+        table = read_readings(path, value_column="63158_00060")
+        assert table.sensor_ids == ("07", "08")
 
     def test_a_number_that_counts_slots_is_no_epoch(self, tmp_path) -> None:
         table = read_readings(text("n.csv", ["time,a", "1,5", "2,6"])(tmp_path))
@@ -371,6 +433,8 @@ class TestRowsAsTheyCame:
         table = read_readings(path, step="1h", **export.options)
         filled = table.values.fillna(4.0)
         rows = tmp_path / "rows" / path.name
+        # A text that calls itself a spreadsheet is written as what it is.
+        rows = rows.with_suffix(".csv") if rows.suffix == ".xls" else rows
         rows.parent.mkdir()
         write_result(None, None, table, filled, rows_path=rows)
         # What stood for the total of the others is that no more.

@@ -127,6 +127,11 @@ def test_save_and_load(result, tmp_path):
     assert repr(again) == repr(result)
 
 
+def test_another_suffix_is_refused_with_those_that_are_there(result, tmp_path):
+    with pytest.raises(InputError, match=r"\.zip for the whole result"):
+        result.save(tmp_path / "x.flfl")
+
+
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip"])
 def test_what_is_no_saved_result(content, tmp_path):
     path = tmp_path / "x.zip"

@@ -189,8 +189,16 @@ class TestSuspiciousReadings:
         frame.iloc[::9, 1] = -99.9
         return frame
 
+    def test_codes_that_everybody_uses_are_refused_until_somebody_says(self, frame):
+        with pytest.raises(InputError, match=r"45 of .* are -99.9.*suspicious=missing") as caught:
+            recover(frame, method="linear")
+        assert "suspicious=keep" in str(caught.value)
+        stuck = hourly(400)
+        stuck.iloc[100:180, 0] = 1.25
+        assert recover(stuck, method="linear").suspicious[0].kind == "stuck"
+
     def test_they_are_said_and_used(self, frame):
-        result = recover(frame, method="linear")
+        result = recover(frame, method="linear", suspicious="keep")
         assert result.count("observed") == frame.size
         (found,) = result.suspicious
         assert (found.kind, found.sensors, found.readings) == ("code", ("b",), 45)
@@ -206,7 +214,7 @@ class TestSuspiciousReadings:
         assert result.values["b"].min() > 3
         assert "45 suspicious readings treated as missing." in result.notes
         assert "probably faults" not in result.verdict
-        assert result.run_id != recover(frame, method="linear").run_id
+        assert result.run_id != recover(frame, method="linear", suspicious="keep").run_id
 
     def test_another_word_is_refused(self, frame):
         with pytest.raises(InputError, match="keep or missing"):

@@ -245,6 +245,16 @@ class TestWhatIsAskedFirst:
         ]  # fmt: skip
         assert places == sorted(places)
 
+    def test_a_sensor_better_off_alone_is_named(self, tmp_path):
+        values = np.column_stack([np.sin(np.arange(300) / 9 + i) for i in range(3)])
+        values[10:14, 0] = np.nan
+        result = recover(values, method="linear")
+        assert [one.loses for one in result.by_sensor] == [True] * 3
+        assert "Alone would be better at 0, 1, 2." in self.said(tmp_path, result)
+        one, *others = result.by_sensor
+        result = replace(result, by_sensor=(one, *(replace(o, loses=False) for o in others)))
+        assert "Alone would be better at 0." in self.said(tmp_path, result)
+
     def test_without_a_test_nobody_knows(self, tmp_path):
         values = np.column_stack([np.sin(np.arange(90) / 9 + i) for i in range(3)])
         values[10:12, 0] = np.nan

@@ -222,6 +222,12 @@ def test_a_telephone_shows_it_without_sideways_scrolling(browser, big_page):
     try:
         page.settle()
         assert page.js("return document.documentElement.scrollWidth") <= 390
+        wide = page.js(
+            "return [...document.querySelectorAll('.scroll')]"
+            ".filter((box) => box.scrollWidth > box.clientWidth + 1)"
+            ".map((box) => [box.innerText.slice(0, 300), box.scrollWidth, box.clientWidth])"
+        )
+        assert wide == []
     finally:
         page.cdp("Emulation.clearDeviceMetricsOverride")
 

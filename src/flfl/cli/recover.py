@@ -47,8 +47,9 @@ from flfl.report.content import count
 @option("--bounds", "Limits of what is filled: 0,500 or, with an open end, 0,", options.LIMITS)
 @option(
     "--suspicious",
-    "Codes such as -99.9, stuck sensors, changes of level: use them, or treat them as missing.",
-    ["keep", "missing"],
+    "Codes such as -99.9, stuck sensors, changes of level: use them, or treat them as missing;"
+    " auto: use them, but refuse codes.",
+    ["auto", "keep", "missing"],
 )
 @option("--method", "See `flfl methods`.", None, "flfl", shell_complete=options.complete_method)
 @options.method_options

@@ -68,7 +68,7 @@ def to_numbers(
         pass
     # Rare marks and stray blanks are worth a second look, but not on every good file.
     marks = pa.array([*_MISSING_MARKS, *(word.strip().lower() for word in missing_words)])
-    array = pc.utf8_trim_whitespace(array)
+    array = pc.replace_substring(pc.utf8_trim_whitespace(array), "\u2212", "-")
     array = pc.if_else(pc.is_in(pc.utf8_lower(array), marks), nothing, array)
     if below is not None:
         array, limits = _censored(array)
@@ -87,9 +87,25 @@ def to_numbers(
     if re.search(r"\d[,. '\u00a0]\d{3}\b", text):
         remedy += "; write numbers without thousands marks"
     elif not re.search(r"\d", text):
-        remedy += f"; a word that always means so is named by missing={text[:40]!r}"
+        words = _words_among_numbers(columns) if hint else []
+        named = " and ".join(f"missing={word!r}" for word in words or [text[:40]])
+        one = (
+            "words that always mean so are" if len(words) > 1 else "a word that always means so is"
+        )
+        remedy += f"; {one} named by {named}"
     remedy += hint
     raise columns.error(f"{text[:40]!r} is not a number", remedy, row, column=column)
+
+
+def _words_among_numbers(columns: Columns) -> list[str]:
+    """The words in the columns of a wide table that hold numbers for the most part."""
+    words = dict[str, None]()
+    for array in columns.arrays:
+        cells = [str(one or "").strip() for one in array.slice(0, 10_000).to_pylist()]
+        odd = [one for one in cells if is_word(one)]
+        if 2 * len(odd) < len(cells):
+            words |= dict.fromkeys(one[:40] for one in odd)
+    return list(words)[:8]
 
 
 def _censored(array: pa.Array) -> tuple[pa.Array, Array | None]:
@@ -141,14 +157,14 @@ def is_plain_number(text: str) -> bool:
 
     Examples
     --------
-    >>> [is_plain_number(text) for text in ("-1.5", "1,5", "1e-3", "a1", "")]
-    [True, True, True, False, False]
+    >>> [is_plain_number(text) for text in ("-1.5", "1,5", "1e-3", "a1", "1_2", "")]
+    [True, True, True, False, False, False]
     """
     try:
         float(text.strip().replace(",", "."))
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def _first_text(array: pa.Array, decimal: str) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,24 +22,28 @@ TEXTUAL: tuple[FileFormat, ...] = ("csv", "sheet")
 """Formats whose cells are texts."""
 
 
-# Names that columns go by, in lower case; the first one present is taken.
+# Names that columns go by, as `key` has them; the first one present is taken.
 SENSOR_NAMES = (
-    "sensor", "sensor_id", "sensorid", "station", "station_id", "stationid", "site_id",
-    "location_id", "locationid", "location", "device", "device_id", "node", "node_id",
-    "sensor_index", "sensor_number", "station_code", "stationscode", "station_name", "site_name",
-    "messstation", "messstelle", "stationsname", "capteur", "code_station", "estacion", "estación",
-    "codigo_estacion", "punto_muestreo", "code site", "code_site", "nom site", "nom_site",
-    "fullaqscode", "siteid", "sitename", "site_code", "sensors_id", "idema", "indicativo",
+    "sensor", "sensor id", "sensorid", "station", "station id", "stationid", "site id",
+    "location id", "locationid", "location", "device", "device id", "node", "node id",
+    "sensor index", "sensor number", "station code", "stationscode", "station name", "site name",
+    "messstation", "messstelle", "stationsname", "stations id", "capteur", "code station",
+    "estacion", "estación", "codigo estacion", "codi eoi", "punto muestreo", "code site",
+    "nom site", "nom station", "idsensore", "stazione", "fullaqscode", "siteid", "sitename",
+    "site code", "site no", "sensors id", "idema", "indicativo", "site", "monitor",
 )  # fmt: skip
 VALUE_NAMES = (
     "value", "values", "reading", "readings", "measurement", "measurements", "concentration",
-    "wert", "messwert", "valeur", "valor", "raw concentration",
+    "wert", "messwert", "valeur", "valor", "valore", "raw concentration",
 )  # fmt: skip
 UNIT_NAMES = (
-    "unit", "units", "unit_of_measure", "einheit", "unité", "unite", "unité de mesure", "unidad",
-    "unidades",
+    "unit", "units", "unit of measure", "einheit", "unité", "unite", "unité de mesure", "unidad",
+    "unidades", "unitats",
 )  # fmt: skip
-PARAMETER_NAMES = ("parameter", "pollutant", "schadstoff", "komponente", "polluant", "magnitud")
+PARAMETER_NAMES = (
+    "parameter", "parameter name", "pollutant", "species", "variable", "schadstoff", "komponente",
+    "polluant", "nom poll", "nom polluant", "contaminant", "contaminante", "inquinante", "magnitud",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,13 +142,13 @@ class Columns:
         return replace(self, arrays=taken, rows=left, place=lambda row: self.place(int(rows[row])))
 
     def find(self, common: Sequence[str]) -> int | None:
-        """The column that bears the first of these common names that is there, in any case."""
-        return next((self._lowered[name] for name in common if name in self._lowered), None)
+        """The column that bears the first of these common names that is there (:func:`key`)."""
+        return next((self._keys[name] for name in map(key, common) if name in self._keys), None)
 
     @cached_property
-    def _lowered(self) -> dict[str, int]:
-        """The first column of each name, in lower case."""
-        return {name.lower(): i for i, name in reversed(list(enumerate(self.names)))}
+    def _keys(self) -> dict[str, int]:
+        """The first column of each name."""
+        return {key(name): i for i, name in reversed(list(enumerate(self.names)))}
 
     def named(self, name: str, option: str) -> int:
         """The column of exactly this name; ``option`` is the argument that asks for it."""
@@ -168,6 +173,19 @@ def as_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
 
 
+@cache
+def key(name: str) -> str:
+    """A name without what people write differently: case, signs between words, a unit behind it.
+
+    Examples
+    --------
+    >>> [key(name) for name in ("Station_ID", "Date/Time (UTC)", "(UTC)", "A-1")]
+    ['station id', 'date time', '(utc)', 'a 1']
+    """
+    lowered = re.sub(r"[\s_./\-]+", " ", name.lower()).strip()
+    return re.sub(r"(?<=\S) ?[\[(][^\[\]()]*[\])]$", "", lowered)
+
+
 def listing(names: Iterable[object], limit: int = 5) -> str:
     """Join names for a sentence, and count what does not fit.
 
@@ -179,3 +197,21 @@ def listing(names: Iterable[object], limit: int = 5) -> str:
     words = [str(name) for name in names]
     shown = ", ".join(words[:limit])
     return shown if len(words) <= limit else f"{shown} and {len(words) - limit} more"
+
+
+def drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
+    """The columns without some, and notes on that."""
+    kept = [i for i in range(len(columns.names)) if i not in set(gone)]
+    units = None if columns.units is None else tuple(columns.units[i] for i in kept)
+    # Titles with cells of their own, over columns that are no more, would be taken for names.
+    mark, above = columns.dialect.delimiter, columns.dialect.above.splitlines(keepends=True)
+    titles = "".join(line for line in above if mark not in line)
+    return replace(
+        columns,
+        names=tuple(columns.names[i] for i in kept),
+        arrays=tuple(columns.arrays[i] for i in kept),
+        units=units,
+        homes=tuple(columns.homes[i] for i in kept) if columns.homes else (),
+        notes=(*columns.notes, *notes),
+        dialect=replace(columns.dialect, above=titles),
+    )

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 from flfl.errors import InputError, explained
 
-TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
+TEXT_SUFFIXES = (".csv", ".txt", ".tsv", ".dat", ".csv.gz", ".txt.gz", ".tsv.gz", ".dat.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 NETCDF_SUFFIXES = (".nc",)
 SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")

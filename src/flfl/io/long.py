@@ -16,7 +16,16 @@ from flfl.errors import InputError
 from flfl.io import tidy
 from flfl.io.assemble import assemble
 from flfl.io.axis import read_axis, refuse_scattered, repeats
-from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
+from flfl.io.cells import (
+    clean,
+    decimal_mark,
+    gather,
+    is_number,
+    is_word,
+    limits_of,
+    on_grid,
+    to_numbers,
+)
 from flfl.io.columns import (
     PARAMETER_NAMES,
     SENSOR_NAMES,
@@ -28,6 +37,7 @@ from flfl.io.columns import (
     listing,
 )
 from flfl.io.places import COORDINATES, read_places
+from flfl.io.quantities import pick_parameter, value_column
 from flfl.io.rows import Original
 from flfl.io.table import By, LongColumn, Table
 from flfl.io.times import TIME_NAMES
@@ -67,10 +77,22 @@ def find_roles(columns: Columns, rules: ReadingRules) -> tuple[int, int, int] | 
         found["value_column"] = None if numbers else ({0, 1, 2} - set(found.values())).pop()
     if missing == ["value_column"] and found["value_column"] is None:
         used = [column for column in found.values() if column is not None]
-        found["value_column"] = tidy.value_column(columns, used, rules.parameter)
+        found["value_column"] = value_column(columns, used, rules.parameter)
     positions = [column for column in found.values() if column is not None]
     if len(set(positions)) == 3:
         return positions[0], positions[1], positions[2]
+    if missing == ["value_column"] and not sure and len(set(positions)) == 2:
+        others = [i for i in range(len(columns.names)) if i not in positions]
+        words = [
+            i
+            for i in others
+            if any(map(is_word, map(str, columns.arrays[i].slice(0, 20).to_pylist())))
+        ]
+        left = [columns.names[i] for i in others if i not in words or len(words) == len(others)]
+        problem = "a time and a sensor are there, but no column is known to hold the readings: "
+        remedy = f"Name it with value_column, for example value_column={left[0]!r}"
+        remedy += ", or choose layout=wide if each column is a sensor"
+        raise columns.error(problem + listing(left, 8), remedy)
     if not sure:
         return None
     problem = "a long table needs a time, a sensor and a value column; these columns were found: "
@@ -81,7 +103,12 @@ def find_roles(columns: Columns, rules: ReadingRules) -> tuple[int, int, int] | 
 def long_table(columns: Columns, roles: tuple[int, int, int], rules: ReadingRules) -> Table:
     """The table of a long file; ``roles`` are its columns of time, sensor and value."""
     time, who, value = roles
-    columns, notes = _pick_parameter(columns, rules.parameter, roles)
+    notes, picked = list[str](), columns.find(PARAMETER_NAMES)
+    if picked is not None and picked not in roles:
+        columns, notes = pick_parameter(columns, picked, rules.parameter)
+    elif rules.parameter is not None:
+        problem = f"there is no column parameter to choose {rules.parameter!r} from"
+        raise columns.error(problem, "Leave parameter out")
     code, words = _codes(columns, time, columns.arrays[time], "time")
     names = pc.utf8_trim_whitespace(pc.cast(columns.arrays[who], pa.string()))
     sensor, found = _codes(columns, who, names, "sensor name")
@@ -150,29 +177,6 @@ def _codes(columns: Columns, column: int, array: pa.Array, what: str) -> tuple[R
         raise columns.error(f"the {what} is missing", remedy, row, column=column)
     coded = array.dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.intp), coded.dictionary
-
-
-def _pick_parameter(
-    columns: Columns, parameter: str | None, used: tuple[int, ...]
-) -> tuple[Columns, list[str]]:
-    """The rows of one parameter, and a note on it; refuses several when none is chosen."""
-    column = columns.find(PARAMETER_NAMES)
-    if column is None or column in used:
-        if parameter is not None:
-            problem = f"there is no column parameter to choose {parameter!r} from"
-            raise columns.error(problem, "Leave parameter out")
-        return columns, []
-    cells = pc.utf8_trim_whitespace(pc.cast(columns.arrays[column], pa.string())).fill_null("")
-    found = sorted(str(name) for name in pc.unique(cells).to_pylist())
-    if len(found) > 1 if parameter is None else parameter not in found:
-        lacks = "" if parameter is None else f"there is no parameter {parameter!r}; "
-        problem = f"{lacks}the file holds {len(found)} parameters: {listing(found, 12)}"
-        remedy = f"Choose one with parameter, for example parameter={found[0] or found[-1]}"
-        raise columns.error(problem, remedy, column=column)
-    if len(found) > 1:
-        columns = columns.pick(np.flatnonzero(pc.equal(cells, parameter)))
-    chosen = parameter or found[0]
-    return columns, [f"The parameter is {chosen}."] if chosen else []
 
 
 def _long_columns(

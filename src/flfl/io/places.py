@@ -15,10 +15,10 @@ Array = NDArray[np.float64]
 COORDINATES: tuple[tuple[CoordinateKind, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "latlon",
-        ("latitude", "lat", "latitude_deg", "site latitude", "breite", "breitengrad",
-         "geographische breite", "geogr. breite", "latitud"),
-        ("longitude", "lon", "lng", "long", "longitude_deg", "site longitude", "länge", "laenge",
-         "längengrad", "laengengrad", "geographische länge", "geogr. länge", "longitud"),
+        ("latitude", "lat", "latitude deg", "site latitude", "breite", "breitengrad",
+         "geographische breite", "geogr breite", "latitud", "y wgs84"),
+        ("longitude", "lon", "lng", "long", "longitude deg", "site longitude", "länge", "laenge",
+         "längengrad", "laengengrad", "geographische länge", "geogr länge", "longitud", "x wgs84"),
     ),
     (
         "metric",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from flfl.config import ReadingRules
 from flfl.errors import InputError
+from flfl.io.cells import is_word
 from flfl.io.columns import (
     PARAMETER_NAMES,
     SENSOR_NAMES,
@@ -20,6 +21,7 @@ from flfl.io.columns import (
     VALUE_NAMES,
     Columns,
     as_array,
+    drop,
     listing,
 )
 from flfl.io.files import (
@@ -35,12 +37,14 @@ from flfl.io.formats.agencies import recognised
 from flfl.io.formats.archives import is_several, parts
 from flfl.io.formats.parquet import read_parquet
 from flfl.io.formats.spreadsheet import read_spreadsheet
-from flfl.io.formats.text import read_text
+from flfl.io.formats.text import looks_like_text, read_text, refuse_web_page
 from flfl.io.frames import as_pandas
 from flfl.io.long import find_roles, long_table
 from flfl.io.merge import merge_tables, named_after_file
+from flfl.io.quantities import TYPES, is_quantity, pick_parameter, without_others
+from flfl.io.shapes import refuse_parts_of_time
 from flfl.io.table import Table
-from flfl.io.tidy import is_bare, is_quantity, tidy, without_flags, without_others
+from flfl.io.tidy import is_bare, readings_alone, tidy, without_flags
 from flfl.io.times import TIME_NAMES, looks_like_time
 from flfl.io.wide import wide_table
 
@@ -98,6 +102,11 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
     roles = find_roles(columns, rules)
     if roles is None:
         columns = without_flags(columns, rules.bad_flags)
+        if columns.format in TEXTUAL and rules.time_column is None:
+            columns, rules = _one_type(columns, rules)
+            columns = readings_alone(columns)
+            if rules.layout != "wide":
+                refuse_parts_of_time(columns, columns.find(TIME_NAMES) or 0)
     seen: dict[str, int] = {}
     for position, name in enumerate(columns.names):
         # pandas writes an index without a name as a first column without a name.
@@ -117,6 +126,15 @@ def to_table(columns: Columns, rules: ReadingRules) -> Table:
     return wide_table(columns, rules)
 
 
+def _one_type(columns: Columns, rules: ReadingRules) -> tuple[Columns, ReadingRules]:
+    """The rows of one quantity of a wide table, where a column of words names it."""
+    column = columns.find(TYPES)
+    if not column or not is_word(str(columns.arrays[column][0])):
+        return columns, rules
+    columns, told = pick_parameter(columns, column, rules.parameter)
+    return drop(columns, [column], *told), rules.model_copy(update={"parameter": None})
+
+
 def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
     """Read a file of any format into named columns."""
     return _read(Path(path), read_bytes, ReadingRules(parameter=parameter)).as_text()
@@ -125,10 +143,13 @@ def read_columns(path: str | Path, parameter: str | None = None) -> Columns:
 def _read(path: Path, content: Callable[[Path], bytes], rules: ReadingRules) -> Columns:
     """Named columns from a file's content; a further format is a line here."""
     suffix, parameter = suffix_of(path), rules.parameter
-    if suffix in TEXT_SUFFIXES:
-        return read_text(path, content(path), rules.encoding)
-    if suffix in SHEET_SUFFIXES:
-        return read_spreadsheet(path, content(path), rules.sheet)
+    if suffix in TEXT_SUFFIXES + SHEET_SUFFIXES:
+        data = content(path)
+        refuse_web_page(path, data)
+        # Many a portal calls its text a spreadsheet.
+        if suffix in TEXT_SUFFIXES or looks_like_text(data):
+            return read_text(path, data, rules.encoding)
+        return read_spreadsheet(path, data, rules.sheet)
     if suffix in PARQUET_SUFFIXES:
         return read_parquet(path, content(path))
     if suffix in NETCDF_SUFFIXES:

@@ -65,6 +65,23 @@ def _hours(columns: Columns, sensors: Sequence[str], dates: Sequence[str]) -> Co
     return _melted(columns, sensors, times, list(hours.values()), gone, more, told)
 
 
+def refuse_parts_of_time(columns: Columns, time: int) -> None:
+    """Refuse a table of one station with days of a month, or years, side by side."""
+    names = [name for i, name in enumerate(columns.names) if i != time]
+    if not names or not all(re.fullmatch(r"\d{1,4}", name) for name in names):
+        return
+    numbers = [int(name) for name in names]
+    first, last = numbers[0], numbers[-1]
+    days = first == 1 and last in range(28, 32)
+    years = first >= 1900 and last <= 2100 and len(numbers) > 1
+    cell = str(columns.arrays[time][0]).strip()
+    if numbers == list(range(first, last + 1)) and (days or years) and not looks_like_date(cell):
+        what = "the days of a month" if days else "years"
+        problem = f"the columns {names[0]} to {names[-1]} look like {what}, not like sensors"
+        remedy = "Write one row for each time, or choose layout=wide if they are sensors"
+        raise columns.error(problem, remedy)
+
+
 def _letters(columns: Columns, which: Sequence[int]) -> bool:
     cells = pa.chunked_array([columns.arrays[i] for i in which])
     return bool(pc.all(pc.match_substring_regex(cells, r"^\s*[A-Za-z]?\s*$")).as_py()) and bool(

@@ -6,6 +6,7 @@ Each kind is looked for in what the kinds before it leave: a long run of a code 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -102,6 +103,14 @@ def find_faults(table: Table) -> tuple[Suspicion, ...]:
         problem += "; the unit or the instrument may be another"
         found.append(suspicion("step", table, _columns(step), step.sum(), problem, step))
     return tuple(found)
+
+
+def is_known_code(fault: Suspicion, table: Table) -> bool:
+    """Whether a suspicion is of a number that archives use for missing readings: -99.9 and such."""
+    if fault.kind != "code" or fault.cells is None:
+        return False
+    code = float(table.values.to_numpy()[fault.cells][0])
+    return code in _CODES or re.fullmatch(r"-9{2,}(\.9+)?", f"{code:.10g}") is not None
 
 
 def without_faults(table: Table, faults: Sequence[Suspicion]) -> Table:

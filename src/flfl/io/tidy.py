@@ -13,23 +13,50 @@ from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flfl.io.cells import is_plain_number, is_word
-from flfl.io.columns import SENSOR_NAMES, TEXTUAL, VALUE_NAMES, Columns, listing
+from flfl.io.columns import (
+    PARAMETER_NAMES,
+    SENSOR_NAMES,
+    TEXTUAL,
+    UNIT_NAMES,
+    VALUE_NAMES,
+    Columns,
+    drop,
+    key,
+    listing,
+)
+from flfl.io.quantities import TYPES, is_quantity, kinds_by_station
 from flfl.io.shapes import MIDNIGHT, times_down
 from flfl.io.times import TIME_NAMES, looks_like_date, looks_like_time
 
-DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date_local", "date local", "dia")
+DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date local", "dia", "data")
 CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hora", "heure",
-               "hour_of_day", "time_local", "time local", "hr", "h")  # fmt: skip
-_CLOCK = r"^\s*'?([01]?\d|2[0-4])(:\d{2}){0,2}'?\s*([AaPp][Mm])?\s*$"
+               "hour of day", "time local", "start hour", "hora utc", "hr", "h")  # fmt: skip
+_CLOCK = r"^\s*'?([01]?\d|2[0-4])([:.]?\d{2}|([:.]\d{2}){2})?'?\s*([AaPp][Mm]|UTC)?\s*$"
+_MINUTES = ("minute", "minutes", "min", "minuto")
 _PARTS = (("year", "jahr", "año", "ano", "année", "yyyy"), ("month", "monat", "mes", "mois", "mm"),
           ("day", "tag", "día", "dia", "jour", "dd"))  # fmt: skip
-_COUNTS = ("no", "no.", "nr", "nr.", "#", "row", "index", "id", "lfd. nr.", "unnamed: 0", "rownum",
-           "record", "recnum", "recno", "record_id", "entry_id")  # fmt: skip
+_DAY_OF_YEAR = ("doy", "day of year", "julian day", "jday", "yday", "jd")
+_COUNTS = ("no", "nr", "#", "row", "index", "id", "lfd nr", "unnamed: 0", "rownum",
+           "record", "recnum", "recno", "record id", "entry id")  # fmt: skip
+_NO_SENSOR = re.compile(
+    r"year|month|week|day|hour|minute|second|weekday|dow|doy|wochentag|jahr|monat|jday"
+    r"|day of (week|year)|julian day|to date|bis|ende|hasta"
+    r"|(.* )?(end|eind|fin)( (time|date|hour))?|end .*|date (de )?fin|timestamp end"
+    r"|einddatumtijd|(.* )?(utc|tz|timezone|time zone) ?offset"
+    r"|time ?zone|tz( cd)?|batt(ery)?.*|rssi|snr|uptime|firmware.*|signal( strength)?"
+    r"|lat|latitude|latitud|lon|lng|long|longitude|longitud|alt|altitude|elev|elevation"
+)
+"""Names (as :func:`~flfl.io.columns.key` has them) of what is no reading in a wide table."""
+_ABOUT = re.compile(
+    r"(?P<of>.+) (std|stdev|stddev|sd|sem|unc|uncertainty|n|nobs|count|samples|min|max)"
+)
+"""Names of what is said of the readings of a sensor."""
 _REMARKS = ("comment", "comments", "remark", "remarks", "note", "notes", "bemerkung", "bemerkungen",
             "kommentar", "anmerkung", "remarque", "commentaire", "observaciones", "comentario",
             "comentarios", "nota", "notas")  # fmt: skip
@@ -56,21 +83,6 @@ _SUMMARY = re.compile(
     r"(wert)?|moyenne|media|promedio|median)[ _\-]*(of all|all|network|sensors|stations)?",
     re.IGNORECASE,
 )
-_QUANTITY = re.compile(
-    r"(?:(?:hi|high|low|lo|min|max|avg|mean|out|in|outside|inside|outdoor|indoor|abs|rel)[ _.]+)*"
-    r"(pm[ _]?(?:<sub>)?(1|2[.,_]?5|4|10)(\.0)?|no2?|nox|o3|so2|co2?|nh3|c6h6|voc|tvoc|humidity|hum"
-    r"|rh|temp"
-    r"|pressure|dewpoint|dew_point|wind|rain|precip|noise|uptime|rssi|aqi|particle|scattering|deciviews"
-    r"|nitrogen|nitric|ozone|ozono|sulphur|sulfur|carbon|benzene|dioxyde|dióxido|monoxyde"
-    r"|visual_range|feinstaub|ozon|stickstoff|schwefel|kohlenmonoxid|luftfeuchte|luftdruck"
-    r"|luftqualit)([ _\-(,.<].*|atur(e|a)?.*|\d.*|mon?oxid.*|dioxid.*|ätsindex.*|$)",
-    re.IGNORECASE,
-)
-_BESIDE = re.compile(
-    r"(humidity|rh|temp|pressure|dew|wind|rain|precip|noise|uptime|rssi|aqi|luftfeuchte|luftdruck"
-    r"|luftqualit|voc|scattering|deciviews|visual_range|particle|entry_id).*",
-    re.IGNORECASE,
-)
 
 
 def tidy(columns: Columns, wide: bool = False) -> Columns:
@@ -78,7 +90,7 @@ def tidy(columns: Columns, wide: bool = False) -> Columns:
     if columns.format not in TEXTUAL:
         return columns
     across = [] if wide else [_across]
-    before = [_without_empty, _unit_rows, _dated, *across, _joined_times]
+    before = [_without_empty, _without_headers, _unit_rows, _dated, *across, _joined_times]
     for step in (*before, _without_remarks, _one_station, _unit_columns):
         columns = step(columns)
     return columns
@@ -91,28 +103,16 @@ def _across(columns: Columns) -> Columns:
 def is_bare(columns: Columns) -> bool:
     """Whether a file is a time and sensors to the letter: no column has a name that means more."""
     said = {*TIME_NAMES, *DATE_NAMES, *CLOCK_NAMES, *sum(_PARTS, ()), *_COUNTS, *_REMARKS, ""}
+    said |= {*PARAMETER_NAMES, *TYPES, *UNIT_NAMES}
+    said = set(map(key, said))
     for name in columns.names[1:]:
-        lowered = name.lower().strip()
-        beside = _JUDGED.fullmatch(name) or _UNITS.search(name)
-        if lowered in said or beside or is_quantity(name):
+        beside = _JUDGED.fullmatch(name) or _UNITS.search(name) or _NO_SENSOR.fullmatch(key(name))
+        if key(name) in said or beside or is_quantity(name) or _ABOUT.fullmatch(key(name)):
             return False
-    return len(columns.names) > 1 and not looks_like_date(columns.names[1])
-
-
-def _drop(columns: Columns, gone: Sequence[int], *notes: str) -> Columns:
-    kept = [i for i in range(len(columns.names)) if i not in set(gone)]
-    units = None if columns.units is None else tuple(columns.units[i] for i in kept)
-    # Titles with cells of their own, over columns that are no more, would be taken for names.
-    mark, above = columns.dialect.delimiter, columns.dialect.above.splitlines(keepends=True)
-    titles = "".join(line for line in above if mark not in line)
-    return replace(
-        columns,
-        names=tuple(columns.names[i] for i in kept),
-        arrays=tuple(columns.arrays[i] for i in kept),
-        units=units,
-        homes=tuple(columns.homes[i] for i in kept) if columns.homes else (),
-        notes=(*columns.notes, *notes),
-        dialect=replace(columns.dialect, above=titles),
+    return (
+        len(columns.names) > 1
+        and not kinds_by_station(columns, 0)
+        and not looks_like_date(columns.names[1])
     )
 
 
@@ -127,7 +127,21 @@ def _without_empty(columns: Columns) -> Columns:
     if not gone:
         return columns
     count = "1 column" if len(gone) == 1 else f"{len(gone)} columns"
-    return _drop(columns, gone, f"{count} without a name and without a cell left out.")
+    return drop(columns, gone, f"{count} without a name and without a cell left out.")
+
+
+def _without_headers(columns: Columns) -> Columns:
+    """Rows that repeat the names of the columns go, as files that were put together have them."""
+    same = pc.equal(columns.arrays[0], columns.names[0] or None)
+    if not pc.any(same).as_py():
+        return columns
+    for array, name in zip(columns.arrays[1:], columns.names[1:], strict=True):
+        same = pc.and_(same, pc.equal(array, name))
+    if pc.all(same).as_py() or not pc.any(same).as_py():
+        return columns
+    told = f"{pc.sum(same).as_py()} rows repeat the column names; left out."
+    left = columns.pick(np.flatnonzero(~same.to_numpy(zero_copy_only=False)))
+    return replace(left, notes=(*columns.notes, told))
 
 
 def _unit_rows(columns: Columns) -> Columns:
@@ -139,12 +153,16 @@ def _unit_rows(columns: Columns) -> Columns:
     rows = list(takewhile(_is_words, (_row(columns, i) for i in range(top))))
     count, named = len(rows), [row for row in rows if _names_units(row)]
     # Words under every column may also be readings in words; a unit or a time below tells.
-    later = str(columns.arrays[0][count]).strip() if count < top else ""
+    later = str(columns.arrays[columns.find(TIME_NAMES) or 0][count]).strip() if count < top else ""
     words = count and all(is_word(cell) for row in rows for cell in row if cell)
     if named or (words and looks_like_time(later)):
         cells = (named or [()])[0][1:]
         units = ("", *(u.strip("[]() ") if u != "-" and _UNIT.fullmatch(u) else "" for u in cells))
         told = f"The first row names units: {listing(dict.fromkeys(filter(None, units)))}."
+        labels = [row[1:] for row in rows if len(set(row[1:])) == len(row) - 1 and all(row[1:])]
+        if labels and [*columns.names[1:]] == [str(i) for i in range(1, len(columns.names))]:
+            # The columns were numbered; the sensors' names stand below.
+            columns = replace(columns, names=(columns.names[0], *labels[0]))
         if not named:
             told = f"What stands below the column names is not read: {listing(rows[0])}."
         columns = columns.pick(np.arange(count, len(columns.arrays[0])))
@@ -217,39 +235,53 @@ def _unit_columns(columns: Columns) -> Columns:
             continue
         units[of] = next(iter(found), "")
         gone.append(i)
-    return _drop(replace(columns, units=tuple(units)), gone) if gone else columns
+    return drop(replace(columns, units=tuple(units)), gone) if gone else columns
 
 
 def _dated(columns: Columns) -> Columns:
     """Year, month and day in three columns as one date."""
     found = [columns.find(names) for names in _PARTS]
-    parts = [columns.arrays[i] for i in found if i is not None]
-    if len(parts) < 3 or columns.find(DATE_NAMES[:1]) is not None:
+    if None in found[1:]:
+        found = [found[0], columns.find(_DAY_OF_YEAR)]
+    told_already = [n for n in TIME_NAMES if key(n) not in sum(_PARTS, ())]
+    whole_time = columns.find(told_already)
+    if None in found or (
+        whole_time is not None and looks_like_date(str(columns.arrays[whole_time][0]))
+    ):
         return columns
-    year, *rest = (pc.utf8_trim_whitespace(part) for part in parts)
+    year, *rest = (pc.utf8_trim_whitespace(columns.arrays[i]) for i in found if i is not None)
     whole = [pc.match_substring_regex(year, r"^(19|20)\d{2}$")]
-    whole += [pc.match_substring_regex(part, r"^\d{1,2}$") for part in rest]
+    whole += [pc.match_substring_regex(part, r"^\d{1,3}$") for part in rest]
     if not all(pc.all(one).as_py() for one in whole):
         return columns
-    days = pc.binary_join_element_wise(year, *(pc.utf8_lpad(p, 2, "0") for p in rest), "-")
+    if len(rest) == 1:
+        numbered = pc.binary_join_element_wise(year, pc.utf8_lpad(rest[0], 3, "0"), "")
+        stamps = pd.to_datetime(numbered.to_pandas(), format="%Y%j", errors="coerce")
+        if stamps.isna().any():
+            return columns
+        days = pa.array(stamps.dt.strftime("%Y-%m-%d"), pa.string())
+    else:
+        days = pc.binary_join_element_wise(year, *(pc.utf8_lpad(p, 2, "0") for p in rest), "-")
     first, *gone = (i for i in found if i is not None)
     names = tuple("date" if i == first else name for i, name in enumerate(columns.names))
     arrays = tuple(days if i == first else array for i, array in enumerate(columns.arrays))
-    told = "The date is in three columns: " + listing([columns.names[i] for i in (first, *gone)])
-    return _drop(replace(columns, names=names, arrays=arrays), gone, f"{told}.")
+    several = "three" if len(rest) > 1 else "two"
+    told = f"The date is in {several} columns: "
+    told += listing([columns.names[i] for i in (first, *gone)])
+    return drop(replace(columns, names=names, arrays=arrays), gone, f"{told}.")
 
 
 def _without_remarks(columns: Columns) -> Columns:
     """Sensors alone, without a column that counts the rows and one of remarks."""
     gone = []
     for i, name in enumerate(columns.names):
-        lowered = name.strip().lower()
+        lowered = key(name)
         counts = lowered in _COUNTS and len(columns.names) > 2 and _rises(columns.arrays[i])
         gone += [i] if counts or lowered in _REMARKS else []
     if not gone:
         return columns
     left = listing([columns.names[i] for i in gone])
-    return _drop(columns, gone, f"Left out, for it numbers the rows or holds remarks: {left}.")
+    return drop(columns, gone, f"Left out, for it numbers the rows or holds remarks: {left}.")
 
 
 def _rises(cells: pa.Array) -> bool:
@@ -274,8 +306,17 @@ def _joined_times(columns: Columns) -> Columns:
         return columns
     hours = pc.utf8_trim(pc.utf8_trim_whitespace(hours), "'\"")
     told = f"The time is in two columns, {columns.names[date]!r} and {columns.names[clock]!r}."
+    hours = pc.replace_substring(hours, ".", ":")
+    hours = pc.replace_substring_regex(hours, r"^(\d\d)(\d\d)( UTC)?$", r"\1:\2")
+    gone, minute = [clock], columns.find(_MINUTES)
     if pc.all(pc.match_substring_regex(hours, r"^\d{1,2}$")).as_py():
-        hours = pc.binary_join_element_wise(pc.utf8_lpad(hours, 2, "0"), ":00", "")
+        minutes: pa.Array | str = "00"
+        if minute is not None and pc.all(
+            pc.match_substring_regex(columns.arrays[minute], r"^\s*[0-5]?\d\s*$")
+        ):
+            minutes = pc.utf8_lpad(pc.utf8_trim_whitespace(columns.arrays[minute]), 2, "0")
+            gone.append(minute)
+        hours = pc.binary_join_element_wise(pc.utf8_lpad(hours, 2, "0"), minutes, ":")
         if (
             not pc.any(pc.equal(hours, "00:00")).as_py()
             and pc.any(pc.equal(hours, "24:00")).as_py()
@@ -283,12 +324,13 @@ def _joined_times(columns: Columns) -> Columns:
             told += " Hours 1 to 24 are read as the time at which the hour ends."
     # A day stands without its own midnight: 2024-01-31 00:00:00 is what a spreadsheet makes of it.
     days = pc.replace_substring_regex(days, MIDNIGHT, "")
+    days = pc.replace_substring_regex(days, r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
     joined = pc.binary_join_element_wise(days, hours, " ")
     arrays = tuple(joined if i == date else array for i, array in enumerate(columns.arrays))
     names = tuple("time" if i == date else name for i, name in enumerate(columns.names))
     if "time" in [name for i, name in enumerate(columns.names) if i not in (date, clock)]:
         names = columns.names
-    return _drop(replace(columns, names=names, arrays=arrays), [clock], told)
+    return drop(replace(columns, names=names, arrays=arrays), gone, told)
 
 
 def flag_columns(columns: Columns) -> dict[int, int]:
@@ -320,7 +362,7 @@ def without_flags(columns: Columns, bad: Sequence[str]) -> Columns:
         arrays[of] = pc.if_else(pa.array(hit), "", arrays[of]) if bad else arrays[of]
     names = listing([columns.names[i] for i in found], 3)
     told = flags_note(names, words, lost, bad)
-    return _drop(replace(columns, arrays=tuple(arrays)), list(found), told)
+    return drop(replace(columns, arrays=tuple(arrays)), list(found), told)
 
 
 def flagged(cells: pa.Array, bad: Sequence[str]) -> tuple[NDArray[np.bool_], Counter[str]]:
@@ -339,68 +381,30 @@ def flags_note(names: str, words: Counter[str], lost: int, bad: Sequence[str]) -
     return f"Flag columns are not sensors: {names}. They say {shown}; {means}"
 
 
-def only_quantity(columns: Columns, time: int, parameter: str | None) -> Columns:
-    """One quantity of a station whose columns are quantities, not sensors."""
-    others = [i for i in range(len(columns.names)) if i != time]
-    kinds = {i: m[1].lower() for i in others if (m := _QUANTITY.match(columns.names[i]))}
-    if len(set(kinds.values())) < 2 or len(kinds) * 2 <= len(others):
+def readings_alone(columns: Columns) -> Columns:
+    """The columns of a wide table without those that hold no readings: other times, parts of the
+    time, places, what a logger says of itself, what is said of a sensor's readings."""
+    time = columns.find(TIME_NAMES) or 0
+    keys = [key(name) for name in columns.names]
+    gone = []
+    for i, name in enumerate(keys):
+        about = _ABOUT.fullmatch(name)
+        named = _NO_SENSOR.fullmatch(name) or (about and about["of"] in keys)
+        if i != time and (named or _dates(columns.arrays[i])):
+            gone.append(i)
+    if not gone or len(gone) == len(keys) - 1:
         return columns
-    column = _pick(columns, list(kinds), parameter)
-    gone = [i for i in others if i != column]
-    name = columns.names[column]
-    names = tuple(columns.path.stem if i == column else n for i, n in enumerate(columns.names))
-    told = f"The columns are quantities of one station; the readings are {name!r}."
-    return _drop(replace(columns, names=names), gone, told)
+    left = listing([columns.names[i] for i in gone], 8)
+    told = f"Left out, for they hold no readings (time_column keeps every other column): {left}."
+    return drop(columns, gone, told)
 
 
-def is_quantity(name: str) -> bool:
-    """Whether a name is that of a quantity, not of a sensor.
-
-    Examples
-    --------
-    >>> [is_quantity(name) for name in ("pm2.5_atm", "Ozon (O3)", "humidity", "Mitte", "p002")]
-    [True, True, True, False, False]
-    """
-    return _QUANTITY.match(name) is not None
-
-
-def value_column(columns: Columns, used: Sequence[int], parameter: str | None) -> int | None:
-    """The column of readings in a file that has a time, a sensor and several quantities."""
-    others = [i for i in range(len(columns.names)) if i not in used]
-    kinds = [i for i in others if _QUANTITY.match(columns.names[i])]
-    return _pick(columns, kinds, parameter) if kinds else None
-
-
-def without_others(
-    columns: Columns, roles: tuple[int, int, int]
-) -> tuple[Columns, tuple[int, int, int]]:
-    """The columns and their roles without the quantities that were not chosen."""
-    gone = [i for i, name in enumerate(columns.names) if i not in roles and is_quantity(name)]
-    if not gone:
-        return columns, roles
-    chosen, others = columns.names[roles[2]], listing([columns.names[i] for i in gone], 4)
-    left = _drop(columns, gone, f"The readings are {chosen!r}; not read: {others}.")
-    time, who, value = (left.names.index(columns.names[i]) for i in roles)
-    return left, (time, who, value)
-
-
-def _pick(columns: Columns, kinds: Sequence[int], parameter: str | None) -> int:
-    """The column that ``parameter`` names, or the only one that is no weather and no index."""
-    names = [columns.names[i] for i in kinds]
-    if parameter is not None:
-        if parameter in names:
-            return kinds[names.index(parameter)]
-        inside = [i for i in kinds if parameter.lower() in columns.names[i].lower()]
-        if len(inside) == 1:
-            return inside[0]
-        problem = f"there is no parameter {parameter!r}; the file has {listing(names, 12)}"
-        raise columns.error(problem, f"Choose one with parameter, for example {names[0]}")
-    main = [i for i in kinds if not _BESIDE.fullmatch(columns.names[i])]
-    if len(main) == 1:
-        return main[0]
-    problem = f"the columns are quantities, not sensors: {listing(names, 8)}"
-    example = columns.names[(main or kinds)[0]]
-    raise columns.error(problem, f"Choose one with parameter, for example parameter={example!r}")
+def _dates(cells: pa.Array) -> bool:
+    """Whether a column holds dates, by its first cells."""
+    if not pa.types.is_string(cells.type):
+        return False
+    some = [str(cell) for cell in cells.slice(0, 20).to_pylist() if str(cell or "").strip()]
+    return len(some) > 1 and all(map(looks_like_date, some))
 
 
 def summary_columns(names: Sequence[str], values: NDArray[np.float64]) -> list[int]:

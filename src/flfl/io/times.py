@@ -18,18 +18,28 @@ from flfl.config import DateOrder, TimeUnit
 from flfl.errors import InputError
 from flfl.io.columns import Columns
 
-# Names a time column goes by, in lower case; the first one present is taken.
+# Names a time column goes by (`flfl.io.columns.key`); the first one present is taken.
 TIME_NAMES = (
-    "timestamp", "datetime", "date_time", "time", "timestamp_utc", "datetime_utc", "time_utc",
-    "datetimeutc", "date_utc", "utc", "time_stamp", "created_at", "measured_at", "observed_at",
-    "messzeit", "messzeitpunkt", "zeit", "zeitpunkt", "zeitstempel", "datum/zeit", "datum",
-    "date/heure", "horodatage", "date de début", "date de debut", "heure", "fecha", "fecha y hora",
-    "fecha_hora", "marca de tiempo",
-    "epoch", "unix", "unixtime", "unix_time", "ts", "date", "day", "month", "year", "tag", "monat",
+    "timestamp", "datetime", "date time", "time", "timestamp utc", "datetime utc", "time utc",
+    "utc date time", "datetimeutc", "date utc", "utc", "time stamp", "created at", "measured at",
+    "observed at", "readingdatetime", "local date time", "timestamp start", "start time",
+    "date & time", "from date", "start date", "start", "periode start", "begindatumtijd", "beginn",
+    "messzeit", "messzeitpunkt", "mess datum", "zeit", "zeitpunkt", "zeitstempel", "datum zeit",
+    "datum", "von", "date heure", "horodatage", "date de début", "date de debut", "date debut",
+    "heure", "fecha", "fecha y hora", "fecha hora", "marca de tiempo", "data ora", "data hora",
+    "epoch", "unix", "unixtime", "unix time", "ts", "date", "day", "month", "year", "tag", "monat",
+    "data",
 )  # fmt: skip
 
 _CLOCK = r"[T ]\d{1,2}(?::\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
 _OFFSET = r" ?(?:Z|[+-]\d{2}(?::?\d{2})?)"
+# Zones in letters that name one offset wherever they are used: not IST, CST or BST.
+_LETTERS = {
+    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2, "EET": 2,
+    "EEST": 3, "EST": -5, "EDT": -4, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}  # fmt: skip
+_ZONE = r" ?\(?([A-Z]{3,4})\)?$"
+_HALF = r" ([ap])\.? ?m\.?$"
 _ISO = rf"(?P<date>\d{{4}}-\d{{1,2}}(?:-\d{{1,2}})?)(?:(?P<clock>{_CLOCK})(?P<offset>{_OFFSET})?)?"
 # The same without an offset, as most files have it.
 _ISO_LOCAL = rf"^\d{{4}}-\d{{1,2}}(-\d{{1,2}})?({_CLOCK})?$"
@@ -65,6 +75,7 @@ _SERIAL = (32_874, 73_051)
 """Days since 1899-12-30, as spreadsheets count them, of the same years."""
 _EPOCH = (631_152_000, 4_102_444_800)
 
+_SIZES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _NO_TIME = pa.array(["", "nan", "nat", "na", "null", "none"])
 
 Mask = NDArray[np.bool_]
@@ -144,17 +155,17 @@ def _typed_times(array: pa.Array, refuse: Refuse, time_unit: TimeUnit = "auto") 
 
 def _numbered(numbers: NDArray[np.float64], texts: Texts, unit: TimeUnit) -> Times:
     """Times that are numbers: seconds or milliseconds since 1970, or a count of their own."""
-    whole = bool((numbers == np.round(numbers)).all()) and len(numbers) > 0
-    for name, size in (("seconds", 1), ("milliseconds", 1000)):
+    for name, size in _SIZES.items():
         low, high = (size * end for end in _EPOCH)
-        likely = unit == "auto" and whole and bool(((numbers >= low) & (numbers < high)).all())
+        likely = unit == "auto" and bool(((numbers >= low) & (numbers < high)).all())
         if unit == name or likely:
-            index = pd.to_datetime(numbers / size, unit="s", utc=True).as_unit("us")
+            index = pd.to_datetime(np.round(numbers / size * 1e6), unit="us", utc=True)
+            index = index.as_unit("us")
             told = f"The times are {name} since 1970, in UTC"
             told += "; time_unit=number reads them as plain numbers." if likely else "."
             return Times(index, index.tz_localize(None), texts, zone="UTC", notes=(told,))
     near = bool(((numbers >= _SERIAL[0]) & (numbers < _SERIAL[1])).all())
-    if unit == "days" or (unit == "auto" and near and not whole):
+    if unit == "days" or (unit == "auto" and near):
         # A spreadsheet's day number is rounded; nobody measures by the millisecond.
         seconds = np.round(numbers * 86400).astype(np.int64)
         index = (pd.Timestamp("1899-12-30") + pd.to_timedelta(seconds, unit="s")).as_unit("us")
@@ -166,7 +177,8 @@ def _numbered(numbers: NDArray[np.float64], texts: Texts, unit: TimeUnit) -> Tim
 
 def _plain(text: str) -> str:
     """A time without quotation marks, with its month as a number, and 24:00 as 00:00."""
-    return str(_spelled(pd.Series([text.strip().strip("'\"")], dtype="str"))[0].iloc[0])
+    series = pd.Series([text.strip().strip("'\"")], dtype="str")
+    return str(_spelled(_halves_and_zones(series))[0].iloc[0])
 
 
 def _spelled(series: pd.Series[str]) -> tuple[pd.Series[str], Mask]:
@@ -212,6 +224,7 @@ def parse_times(
     series = pd.Series(trimmed.to_numpy(zero_copy_only=False), dtype="str")
     if series.iloc[0][:1] in "'\"":
         series = series.str.strip("'\"")
+    series = _halves_and_zones(series)
     series, late = _spelled(series)
     found = _parse(series, texts, refuse, date_order, time_unit)
     if not late.any() or not isinstance(found.index, pd.DatetimeIndex):
@@ -220,6 +233,19 @@ def parse_times(
     day = pd.to_timedelta(np.where(late, 1, 0), unit="D").as_unit("us")
     index, wall = found.index + day, found.wall + day
     return replace(found, index=index, wall=wall, notes=(*found.notes, told))
+
+
+def _halves_and_zones(series: pd.Series[str]) -> pd.Series[str]:
+    """``a. m.`` as AM, and zones in letters as offsets, where the first time has them."""
+    first = str(series.iloc[0])
+    if re.search(_HALF, first, re.IGNORECASE):
+        series = series.str.replace(_HALF, lambda m: f" {m[1]}M", regex=True, flags=re.IGNORECASE)
+        return series.str.upper()
+    found = re.search(_ZONE, first)
+    if found is None or found[1] not in _LETTERS or not looks_like_date(first[: found.start()]):
+        return series
+    offset = lambda m: f"{_LETTERS[m[1]]:+03d}:00" if m[1] in _LETTERS else m[0]  # noqa: E731
+    return series.str.replace(_ZONE, offset, regex=True)
 
 
 def _parse(
@@ -244,8 +270,8 @@ def _parse(
             return Times(index, index, texts, pattern)
     try:
         numbers = pc.cast(pa.array(series), pa.float64()).to_numpy(zero_copy_only=False)
-        # Beyond this, differences between times are lost in rounding.
-        if (np.abs(numbers) < 1e18).all():
+        # Beyond this, differences between times are lost in rounding, but for nanoseconds.
+        if (np.abs(numbers) < _EPOCH[1] * 1e9).all():
             return _numbered(numbers, texts, time_unit)
     except pa.ArrowInvalid:
         pass

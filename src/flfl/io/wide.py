@@ -13,6 +13,7 @@ from flfl.io.assemble import assemble
 from flfl.io.axis import read_axis, repeats
 from flfl.io.cells import clean, decimal_mark, gather, is_number, limits_of, on_grid, to_numbers
 from flfl.io.columns import TEXTUAL, Columns, Written, listing
+from flfl.io.quantities import only_quantity
 from flfl.io.rows import Original
 from flfl.io.table import Table
 from flfl.io.times import TIME_NAMES
@@ -38,7 +39,7 @@ def wide_table(columns: Columns, rules: ReadingRules) -> Table:
         notes = [f"No column has a usual name for the time; the first, {first!r}, was taken."]
     name = columns.names[time or 0]
     if not columns.wide_only:
-        picked = tidy.only_quantity(columns, time or 0, rules.parameter)
+        picked = only_quantity(columns, time or 0, rules.parameter)
         if rules.parameter is not None and picked is columns:
             problem = f"a wide table has no parameter to choose; {rules.parameter!r} was asked for"
             raise columns.error(problem, "Leave parameter out")

@@ -337,7 +337,9 @@ def _writer(path: str | Path, texts: CellTexts, columns: Sequence[LongColumn]) -
         )
         return sheet_writer(Path(path), names, blocks, cells, dialect.decimal, moments)
     if suffix_of(path).startswith(".tsv"):
-        dialect = replace(dialect, delimiter="\t")
+        # A line that tells a spreadsheet of another delimiter would be wrong.
+        told = dialect.above.lower().startswith("sep=")
+        dialect = replace(dialect, delimiter="\t", above="" if told else dialect.above)
     return csv_writer(names, blocks, dialect)
 
 

@@ -67,7 +67,7 @@ def recover(
     min_readings: int = 0,
     extrapolate: int = 0,
     bounds: tuple[float | None, float | None] | None = None,
-    suspicious: Literal["keep", "missing"] = "keep",
+    suspicious: Literal["auto", "keep", "missing"] = "auto",
     self_test: bool = True,
     warm_start: Remembered | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -113,9 +113,10 @@ def recover(
         Further settings of another method.
     max_gap, min_readings, extrapolate, bounds
         What is left empty, and the limits of what is filled; see :class:`~flfl.recovery.Rules`.
-    suspicious : "keep" or "missing"
+    suspicious : "auto", "keep" or "missing"
         Readings that are probably faults (`suspicious` of the result) are used as they are, or
-        treated as missing: a code such as -99.9, a stuck sensor, a change of level.
+        treated as missing: a code such as -99.9, a stuck sensor, a change of level. With "auto"
+        they are kept, but for codes that everybody uses: a table with those is refused.
     self_test : bool
         Score the method on readings hidden from it (a method that does not hold any out by itself
         is fitted twice, and both runs count in the traffic).
@@ -204,7 +205,7 @@ def recover(
         for bound in model.interval() or (values - reach, values + reach)
     )
     owners = _sites(model, network, table)
-    warning = caution(faults, table) if suspicious == "keep" else ""
+    warning = caution(faults, table) if suspicious != "missing" else ""
     came = _origins(model, method, flags)
     shared = model.traffic_.numbers > 0 and len(set(owners) - {""}) > 1
     notes = [*table.notes, *network.notes, *rules.notes(table), *fault_notes(faults, suspicious)]

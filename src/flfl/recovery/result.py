@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from flfl.errors import InputError
 from flfl.estimators.saved_model import Remembered
-from flfl.io.files import suffix_of
+from flfl.io.files import NETCDF_SUFFIXES, OUTPUT_SUFFIXES, suffix_of
 from flfl.io.sensors import Sensors
 from flfl.io.suspicions import Suspicion
 from flfl.io.table import FLAGS, Table
@@ -114,8 +114,8 @@ class Recovery:
 
     @property
     def treatment(self) -> str:
-        """What was done with suspicious readings: ``keep`` or ``missing``."""
-        return str(self.settings.get("suspicious", "keep"))
+        """What was done with suspicious readings: ``auto``, ``keep`` or ``missing``."""
+        return str(self.settings.get("suspicious", "auto"))
 
     def count(self, flag: str) -> int:
         """How many cells carry the flag."""
@@ -199,6 +199,10 @@ class Recovery:
             from flfl.recovery.stored import save
 
             return save(path, self)
+        if suffix_of(path) not in OUTPUT_SUFFIXES + NETCDF_SUFFIXES:
+            problem = f"the suffix {suffix_of(path)!r} is not one that can be written"
+            remedy = "Give .zip for the whole result, or .csv, .xlsx, .parquet or .nc for its table"
+            raise InputError(problem, where=str(path), remedy=remedy)
         order = self.table.order
         # In the order of time, as the table has its rows.
         back = slice(None) if order is None else np.argsort(order)

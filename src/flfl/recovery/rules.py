@@ -16,7 +16,7 @@ from flfl.config import Settings, Whole
 from flfl.errors import InputError
 from flfl.io.columns import listing
 from flfl.io.grid import unseen
-from flfl.io.suspicions import Suspicion, without_faults
+from flfl.io.suspicions import Suspicion, is_known_code, without_faults
 from flfl.io.table import NOBODY, Table
 
 Array = NDArray[np.float64]
@@ -127,10 +127,15 @@ class Rules(Settings):
 
 
 def treated(table: Table, faults: Sequence[Suspicion], suspicious: str) -> Table:
-    """The table as it is used: probable faults kept, or missing."""
-    if suspicious not in ("keep", "missing"):
+    """The table as it is used: probable faults kept, or missing; well-known codes are refused until
+    somebody says which of the two."""
+    if suspicious not in ("auto", "keep", "missing"):
         problem = f"{suspicious!r} is not a way to treat suspicious readings"
-        raise InputError(problem, where="suspicious", remedy="Give keep or missing")
+        raise InputError(problem, where="suspicious", remedy="Give auto, keep or missing")
+    if suspicious == "auto" and (codes := [one for one in faults if is_known_code(one, table)]):
+        where = "the readings" if table.source is None else str(table.source.path)
+        remedy = "Choose suspicious=missing if they stand for missing readings, suspicious=keep if"
+        raise InputError(codes[0].sentence.rstrip("."), where=where, remedy=f"{remedy} not")
     return without_faults(table, faults) if suspicious == "missing" else table
 
 
@@ -141,7 +146,7 @@ def fault_notes(faults: Sequence[Suspicion], suspicious: str) -> list[str]:
     kept = "Suspicious readings were used as they are; suspicious=missing treats them as missing."
     number = sum(one.readings for one in faults)
     gone = f"{number} suspicious reading{'s' * (number != 1)} treated as missing."
-    return [*said, kept if suspicious == "keep" else gone] if faults else []
+    return [*said, gone if suspicious == "missing" else kept] if faults else []
 
 
 def caution(faults: Sequence[Suspicion], table: Table) -> str:

@@ -71,7 +71,7 @@ def save(path: str | Path, result: Recovery) -> None:
 def load(path: str | Path) -> Recovery:
     """Read what :func:`save` wrote."""
     where = str(path)
-    remedy = "Give a file that `save` of a result wrote"
+    remedy = "Give a .zip that `save` of a result wrote"
     with explained("this is not a saved result", where=where, remedy=remedy):
         data = read_bytes(Path(path))
         try:

@@ -238,6 +238,8 @@ def _doubts(result: Recovery, summary: Mapping[str, Any]) -> dict[str, Any]:
         if worse:
             shown = [f"{names[i]} ({figure(errors[i], 2)})" for i in worse]
             said.append(f"The error is more than twice the usual one at {listing(shown, 4)}.")
+        if loses := [one.sensor for one in result.by_sensor if one.loses]:
+            said.append(f"Alone would be better at {listing(loses, 4)}.")
         untested = [n for n, e, s in zip(names, errors, share, strict=True) if s and np.isnan(e)]
         said += [f"Not tried out: {listing(untested, 4)}."] if untested else []
     gaps = [(one.mae.get(first, math.nan), one) for one in result.by_gap_length]

@@ -175,8 +175,10 @@ def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, st
         known = "windows-1252"
         try:
             text = bare.decode(known)
-        except UnicodeDecodeError:
-            known, text = "latin-1", bare.decode("latin-1")
+        except UnicodeDecodeError as error:
+            number = bare.count(b"\n", 0, error.start) + 1
+            remedy = "Name it, for example encoding=shift_jis, gb18030, windows-1251 or latin-1"
+            raise refuse("the encoding of the text is not known", remedy, number) from None
     except LookupError:
         problem, remedy = f"there is no encoding {known!r}", "Give utf-8, windows-1252 or utf-16"
         raise InputError(problem, where="encoding", remedy=remedy) from None
@@ -186,6 +188,20 @@ def decode(data: bytes, encoding: str | None, refuse: Refuse) -> tuple[bytes, st
         else [f"The text was read as {known}; encoding=utf-8, or another, overrules that."]
     )
     return text.encode("utf-8"), known, "\ufeff" if mark else "", told
+
+
+def looks_like_text(data: bytes) -> bool:
+    """Whether bytes are text: all of one kind of mark, or none that only binary files have."""
+    return data.startswith(tuple(_MARKS)) or b"\0" not in data[:4000]
+
+
+def refuse_web_page(path: Path, data: bytes) -> None:
+    """A page in place of a table: a portal's login, or a table that it calls a spreadsheet."""
+    if re.match(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html|\?xml|table|head)", data[:200].lower()):
+        remedy = (
+            "Download the table itself, or open this file in a spreadsheet and save it as .xlsx"
+        )
+        raise InputError("this is a web page, not a table", where=str(path), remedy=remedy)
 
 
 def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
@@ -297,7 +313,7 @@ def _is_title(top: list[Row]) -> bool:
     """Whether the first row is something other than column names."""
     (_, header), *below = top
     names = [name.strip() for name in header]
-    widths = [len(row) for _, row in below[:10]]
+    widths = [len(row) for _, row in below]
     # ``#time,a,b`` is a header all the same.
     if names[0].startswith("#") and (
         len(names) == 1 or widths[:1] != [len(names)] or below[0][1][0].lstrip().startswith("#")
