@@ -291,7 +291,10 @@ def exposure(rows: pd.DataFrame) -> Picture:
     def draw(figure: Any) -> None:
         axis = figure.subplots()
         points = []
-        looked = ("owners of single sensors", OUR_COLOUR, "o"), ("as they are", COLOURS[0], "s")
+        looked = (
+            ("owners of single sensors", OUR_COLOUR, "o"),
+            ("agencies or regions", COLOURS[0], "s"),
+        )
         for single, (name, colour, marker) in zip((True, False), looked, strict=True):
             own = audited[(audited["owners"] == "1") == single]
             line = own.groupby("noise")[["everybody_median", "change"]].mean()
@@ -302,7 +305,7 @@ def exposure(rows: pd.DataFrame) -> Picture:
                 for at, x, y in zip(line.index, line["everybody_median"], change, strict=True)
             ]
         axis.axhline(0, color=GREY, linewidth=0.6, linestyle=":")
-        axis.set_xlabel("read by everybody else together (R^2 of the residual, median sensor)")
+        axis.set_xlabel("R^2 of the residual that everybody else reads (median sensor)")
         axis.set_ylabel("error against alone (%)")
         axis.set_xlim(-0.03, 1.08)
         axis.margins(y=0.15)
@@ -312,7 +315,7 @@ def exposure(rows: pd.DataFrame) -> Picture:
     caption = (
         "What noise costs and what it hides: error against owners alone, and what all others"
         " together, with everything but this sensor in their hands, read of it; numbers: the added"
-        f" error; mean over {audited['data'].nunique()} networks"
+        f" error; networks: {audited['data'].nunique()}"
     )
     return Picture("exposure", caption, draw, 2.6)
 
@@ -347,7 +350,7 @@ def scaling(rows: pd.DataFrame) -> Picture:
 
 _PLACES = {
     "compact": "sensors side by side",
-    "interleaved": "sensors among others'",
+    "interleaved": "sensors interleaved",
 }
 
 

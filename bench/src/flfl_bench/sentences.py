@@ -15,14 +15,13 @@ def gained(rows: pd.DataFrame) -> str:
     half = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
     found = {kind: owners.worth(group) for kind, group in owners.kinds(half)}
     single, few = (found[kind] for kind in owners.KINDS)
-    told = half.loc[half["size"].isin((1, 2, 4)), "owners"].unique()
     if single is None or few is None:
         return ""
     return (
         f"**What you gain:** with half of the readings missing, an owner of one sensor has"
         f" {100 * single.gain:.0f} % less error than alone, {_share(single)} of what pooling"
         f" everybody's readings would gain; an owner of two to four has {100 * few.gain:.0f} %"
-        f" less, {_share(few)} ({_networks(half)}; owners: {', '.join(told)})."
+        f" less, {_share(few)} ({_networks(half)})."
     )
 
 
@@ -66,8 +65,9 @@ def beside(rows: pd.DataFrame) -> str:
     return (
         f"**Beside what people use:** of {len(home)} other methods that leave readings with their"
         f" owners, the best (`{near}`) has {_more(error[near])} error than `flfl`; of"
-        f" {len(central)} that need all readings in one place, the best (`{best}`) has"
-        f" {_more(error[best])} (geometric mean over {_cases(cases)} that all of them were run on)."
+        f" {len(central)} methods of others that need all readings in one place, the best"
+        f" (`{best}`) has {_more(error[best])} (geometric mean over {_cases(cases)} that all of"
+        " them were run on)."
     )
 
 
