@@ -6,7 +6,6 @@ Every one ends the command with 2, on one line that names the file, the setting 
 import json
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -24,6 +23,7 @@ from flfl.service.diary import Diary
 from flfl.service.site import main as site_main
 
 pytest.importorskip("paho.mqtt")
+from waiting import PATIENCE, eventually
 
 
 @pytest.fixture(scope="module")
@@ -213,14 +213,11 @@ def network(tmp_path_factory):
     command = ["coordinator", str(made.folder / "coordinator.toml")]
     process = subprocess.Popen([sys.executable, "-m", "flfl", *command], stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
-            if network_status(made.folder / "site0.toml", 20).get("grid"):
-                break
-            time.sleep(0.1)
+        assert eventually(lambda: network_status(made.folder / "site0.toml", 20).get("grid"))
         yield made
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
         made.close()
 
 
