@@ -281,6 +281,17 @@ class TestCheck:
         assert words in rows[line]["says"]
         assert rows[line]["remedy"]
 
+    def test_a_party_that_has_run_before_is_looked_at_as_a_new_one(self, network):
+        path = network.folder / "ran.toml"
+        text = (network.folder / "site0.toml").read_text().replace("site0-state", "ran-state")
+        path.write_text(text.replace("site0-filled.csv", "gone/filled.csv"))
+        Diary(network.folder / "ran-state").record("test-1")
+        rows = checked(path)
+        assert not rows["output"]["ok"]
+        assert "does not exist" in rows["output"]["says"]
+        assert rows["source"]["ok"]
+        assert rows["source"]["says"].endswith("site0.csv")
+
     def test_nothing_is_joined(self, network):
         before = network.said("coordinator")
         checked(network.folder / "site1.toml")
