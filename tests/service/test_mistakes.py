@@ -185,6 +185,14 @@ def refused(said, path, words):
     assert remedy or "not TOML" in problem, said
 
 
+def test_nothing_is_ended_where_no_coordinator_is_at_work(world, own_log):
+    path = world.folder / "coordinator.toml"
+    result = CliRunner().invoke(flfl, ["coordinator", str(path), "--abort"])
+    assert result.exit_code == 2
+    assert "no coordinator is at work" in result.stderr
+    assert not (world.folder / "coordinator-state" / "abort").exists()
+
+
 def test_there_are_enough_of_them():
     assert len(SITE) + len(COORDINATOR) >= 46
 
