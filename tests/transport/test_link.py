@@ -95,7 +95,7 @@ def test_expired_foreign_and_revoked_certificates_do_not_get_in(deployment, tmp_
         keys.check_certificate(deployment.keys / "site0.pem", "site1")
 
 
-def test_a_revoked_site_is_out_and_a_renewed_one_is_in(tmp_path):
+def test_a_revoked_site_is_out_and_is_told_so_and_a_renewed_one_is_in(tmp_path, caplog):
     deployment = Deployment(tmp_path, pooled(6, 48, n_sites=3))
     try:
         assert keys.revoke(deployment.keys, "site2") == 1
@@ -103,8 +103,10 @@ def test_a_revoked_site_is_out_and_a_renewed_one_is_in(tmp_path):
         deployment.broker.kill()
         deployment.broker.start()
         link = Link(broker_for(deployment, "site2"), "test", "site2")
-        assert not link.wait(2.0)
+        assert eventually(lambda: "certificate" in link.problem)
+        assert not link.connected
         link.close()
+        assert caplog.text.count("certificate") == 1
         before = (deployment.keys / "site2.identity").read_bytes()
         keys.make_site(deployment.keys, "site2")
         assert (deployment.keys / "site2.identity").read_bytes() == before

@@ -369,6 +369,10 @@ class Link:
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, code: Any, _facts: Any) -> None:
         if self._up.is_set():
             _LOG.warning("the connection to the broker is lost: %s", code)
+        elif code.is_failure and not self.problem:
+            # With TLS 1.3 a client has connected before the server looks at its certificate.
+            self.problem = "the broker ends the connection: a revoked certificate, perhaps"
+            _LOG.warning("%s; the broker's log says why", self.problem)
         self._up.clear()
 
 
