@@ -128,7 +128,7 @@ def test_a_site_that_stays_away_is_set_aside_with_a_reason(tmp_path):
     deployment = Deployment(
         tmp_path,
         pooled(10, 200, n_sites=5),
-        deadlines={"misses": 2, "answer_within": 4},
+        deadlines={"misses": 2, "answer_within": 10},
     )
     try:
         deployment.start("site4", fault=("answer sent", 8))
@@ -147,6 +147,8 @@ def test_below_the_quorum_the_run_pauses_and_goes_on_when_the_site_is_back(tmp_p
     try:
         deployment.start("site3", fault=("answer sent", 8))
         deployment.start("coordinator", "site0", "site1", "site2")
+        dead = deployment.processes["site3"]
+        assert eventually(lambda: dead.exitcode is not None)
         deployment.wait_for("coordinator", "paused: waiting for site3")
         deployment.start("site3")
         check(deployment, wanted, deployment.wait())
