@@ -117,6 +117,14 @@ def test_a_full_disk_is_waited_for_and_the_run_goes_on_when_there_is_room(
     check(deployment, wanted, deployment.supervise())
 
 
+def test_a_disk_that_is_full_at_the_first_start_costs_a_retry(deployment, wanted):
+    """It ends with 1, after which systemd starts it again, and not with 2."""
+    deployment.start("site2", fault=("disk full", 38_426))
+    assert deployment.wait("site2") == {"site2": 1}
+    assert "make room on the disk" in (deployment.folder / "site2.err").read_text()
+    check(deployment, wanted, deployment.start().wait())
+
+
 def test_a_clock_that_is_off_by_a_day(deployment, wanted):
     deployment.start("site0", fault=("clock", 86400.0))
     deployment.start("coordinator", fault=("clock", -86400.0))
