@@ -6,9 +6,10 @@ import random
 import shutil
 import socket
 import subprocess
-import time
 
 import pytest
+
+from waiting import PATIENCE, eventually
 
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
@@ -16,13 +17,30 @@ MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin:/usr
 LIMITS = ("max_queued_messages 0", "set_tcp_nodelay true", f"user {getpass.getuser()}")
 
 
+_HELD = []
+"""UDP ports of the numbers that this process was given."""
+
+
 def free_port():
-    """Below those that the system gives to clients, so that none of them takes it first."""
+    """A TCP port below those that the system gives to clients, so that none of them takes it first.
+    Whoever was given it holds the UDP port of that number: no other test is given it too."""
     while True:
         port = random.SystemRandom().randrange(15000, 32000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
+        held = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+            continue
+        _HELD.append(held)
+        if not listens(port):
+            return port
+
+
+def listens(port):
+    """Whether somebody does at a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Mosquitto:
@@ -42,15 +60,10 @@ class Mosquitto:
 
     def start(self):
         self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log)
-        for _ in range(200):
-            if self._process.poll() is not None:
-                text = (self.folder / "mosquitto.log").read_text()
-                raise RuntimeError(f"mosquitto did not start: {text[-500:]}")
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise RuntimeError("mosquitto does not listen")
+        ended = self._process.poll
+        if not eventually(lambda: ended() is not None or listens(self.port)) or ended() is not None:
+            text = (self.folder / "mosquitto.log").read_text()
+            raise RuntimeError(f"mosquitto did not start: {text[-500:]}")
 
     def kill(self):
         self._process.kill()
@@ -58,5 +71,5 @@ class Mosquitto:
 
     def stop(self):
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE)
         self._log.close()

@@ -31,12 +31,14 @@ from flfl.service.site import main
 from flfl.transport.dispatcher import Dispatcher
 from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
+from waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "deploy"))
 from one_process import in_one_process  # noqa: E402
 
 START, STEP = "2024-01-01", "1h"
+DEADLINES = {"gather_within": PATIENCE, "answer_within": 60, "finish_within": PATIENCE}
 
 
 def pooled(sensors=12, slots=240, n_sites=4, seed=0):
@@ -145,9 +147,8 @@ class Deployment:
         data=None,
         tls=True,
         run="",
-        deadlines="",
+        deadlines=(),
         secure=True,
-        answer_within=60,
         broker=True,
         grid="",
     ):
@@ -155,8 +156,8 @@ class Deployment:
         self.names = sorted(set(self.data[2]))
         self.keys = folder / "keys"
         self.processes, self.restarts, self.clock = {}, {}, None
-        self.run, self.deadlines, self.secure = run, deadlines, secure
-        self.proxy, self.answer_within = {}, answer_within
+        self.run, self.secure, self.proxy = run, secure, {}
+        self.deadlines = {**DEADLINES, **dict(deadlines)}
         last = self.data[0].index[-1]
         self.grid = grid or f'start = "{START}"\nstep = "{STEP}"\nstop = "{last}"'
         keys.make_authority(self.keys, "test")
@@ -215,6 +216,7 @@ class Deployment:
         )  # fmt: skip
 
     def write_configs(self):
+        deadlines = "\n".join(f"{name} = {value}" for name, value in self.deadlines.items())
         (self.folder / "coordinator.toml").write_text(
             'network = "test"\nstate = "coordinator-state"\n'
             f"{self._broker_section('coordinator')}\n"
@@ -222,8 +224,8 @@ class Deployment:
             f"[grid]\n{self.grid}\n"
             f'[map]\nsensors = "sensors.csv"\n'
             f"[run]\nsecure = {str(self.secure).lower()}\n{self.run}\n"
-            f"[deadlines]\ngather_within = 60\nanswer_within = {self.answer_within}\n"
-            f'{self.deadlines or "finish_within = 240"}\n[report]\nlog = "coordinator.log"\n'
+            f"[deadlines]\n{deadlines}\n"
+            '[report]\nlog = "coordinator.log"\n'
         )
         for name in self.names:
             self.write_site(name)
@@ -261,48 +263,59 @@ class Deployment:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, number)
 
-    def supervise(self, seconds, restart_after=0.0):
-        """Start again whoever was killed, until all have ended; their exit codes."""
-        until, died = time.monotonic() + seconds, {}
+    def supervise(self, seconds=PATIENCE, restart_after=0.0, failures=5):
+        """Start again whoever was killed or failed, as systemd does by the units of ``deploy/``, until
+        all have ended with 0, one with 2, or one has failed too often; their exit codes."""
+        until, died, failed = time.monotonic() + seconds, {}, {}
         while time.monotonic() < until:
             codes = {name: process.exitcode for name, process in self.processes.items()}
-            if all(code is not None and code >= 0 for code in codes.values()) or any(
-                code is not None and code > 0 for code in codes.values()
-            ):
+            if 2 in codes.values() or all(code == 0 for code in codes.values()):
                 return codes
             for name, code in codes.items():
-                if code is not None and code < 0:
-                    died.setdefault(name, time.monotonic())
-                    if time.monotonic() - died[name] >= restart_after:
-                        del died[name]
-                        self.restarts[name] = self.restarts.get(name, 0) + 1
-                        self.start(name)
+                if code in (None, 0):
+                    continue
+                if name not in died:
+                    died[name] = time.monotonic()
+                    failed[name] = failed.get(name, 0) + (code > 0)
+                    if failed[name] > failures:
+                        return codes
+                if time.monotonic() - died[name] >= restart_after:
+                    del died[name]
+                    self.restarts[name] = self.restarts.get(name, 0) + 1
+                    self.start(name)
             time.sleep(0.05)
         return codes
 
-    def wait(self, seconds=120, who=None):
-        """Until the parties have ended; their exit codes."""
-        until = time.monotonic() + seconds
-        for name in who or self.processes:
-            self.processes[name].join(max(0.1, until - time.monotonic()))
-        return {name: self.processes[name].exitcode for name in who or self.processes}
+    def wait(self, *who):
+        """Until the parties have ended, or one has failed; their exit codes."""
+        codes = {}
+
+        def over():
+            codes.update({name: self.processes[name].exitcode for name in who or self.processes})
+            return None not in codes.values() or any((code or 0) > 0 for code in codes.values())
+
+        eventually(over)
+        return codes
 
     def logs(self, name):
         path = self.folder / f"{name}.log"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        # The last one may be on its way yet.
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def said(self, name):
         return [line["says"] for line in self.logs(name)]
 
-    def wait_for(self, name, words, seconds=60):
+    def wait_for(self, name, words):
         """Until a party's log holds the words."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if any(words in says for says in self.said(name)):
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{name} never said {words!r}: {self.said(name)[-5:]}")
+        said = eventually(lambda: any(words in says for says in self.said(name)))
+        assert said, f"{name} never said {words!r}: {self.said(name)[-5:]}"
+
+    def wait_for_connections(self, *names):
+        """Until the broker has let parties in."""
+        log = self.broker.folder / "mosquitto.log"
+        assert eventually(lambda: all(f"as flfl-{name}-" in log.read_text() for name in names))
+        return self
 
     def taken(self):
         """How many messages the coordinator has accepted."""

@@ -57,11 +57,11 @@ class Noise:
     def __init__(self, deployment, name, seed=0):
         self._deployment, self._name, self._rng = deployment, name, random.Random(seed)
 
-    def make(self, seconds):
+    def make(self, enough):
+        """Until ``enough()`` says so."""
         client = client_of(self._deployment, self._name)
-        until = time.monotonic() + seconds
         topic = f"flfl/test/from/{self._name}"
-        while time.monotonic() < until:
+        while not enough():
             client.publish(topic, rubbish(self._rng), qos=1)
             time.sleep(0.05)
         client.disconnect()

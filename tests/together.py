@@ -17,6 +17,7 @@ from flfl.transport.link import COORDINATOR
 from flfl.transport.local import Tap
 from flfl.transport.mqtt import Link
 from flfl.transport.responder import Responder
+from waiting import PATIENCE
 
 
 class Watched:
@@ -55,7 +56,7 @@ def run(
     What a site raises is raised here too.
     """
     network, name = f"test-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex[:8]
-    deadlines = deadlines or DeadlineSettings(answer_within=60, finish_within=300)
+    deadlines = deadlines or DeadlineSettings(answer_within=60, finish_within=PATIENCE)
     ended = threading.Event()
     errors: list[Exception] = []
     refusal: RefusedBySiteError | None = None
@@ -84,7 +85,7 @@ def run(
     ]
     try:
         for link in (centre, *links):
-            if not link.wait(20):
+            if not link.wait(PATIENCE):
                 raise FLFLError(f"no connection to the broker: {link.problem}")
         for thread in threads:
             thread.start()
@@ -102,7 +103,7 @@ def run(
         ended.set()
         for thread in threads:
             if thread.ident is not None:
-                thread.join(20)
+                thread.join(PATIENCE)
         for link in (centre, *links):
             link.close()
     if errors:

@@ -73,13 +73,14 @@ def idle(n_sites: int, minutes: float) -> None:
     from flfl.service import keys
 
     folder = Path(tempfile.mkdtemp())
-    deployment = Deployment(folder, pooled(6, 48, n_sites=3), tls=False, run="every = 86400")
+    deployment = Deployment(
+        folder, pooled(6, 48, n_sites=3), tls=False, run='schedule = "daily 03:30"',
+        deadlines={"gather_within": 86400},
+    )  # fmt: skip
     names = [f"site{n:03d}" for n in range(n_sites)]
     for name in names:
         (folder / "keys" / f"{name}.public").write_text(Identity.generate().public.hex())
     keys.write_roster(folder / "keys", names)
-    config = folder / "coordinator.toml"
-    config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 86400"))
     deployment.start("coordinator")
     # paho waits with select, which knows file descriptors below 1024 only: 100 sites a process.
     count = multiprocessing.Value("i", 0)

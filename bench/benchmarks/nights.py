@@ -57,15 +57,13 @@ class Nights:
         owners = [f"site{n}" for n in region]
         self.hidden = self.truth.notna() & (self.draw.random(self.truth.shape) < 0.2)
         self.wrong: dict[tuple[int, int], int] = {}
-        deadlines = "misses = 5\nfinish_within = 300"
+        deadlines = {"gather_within": 12, "answer_within": 30, "misses": 5, "finish_within": 300}
         self.net = Deployment(
             folder, (self.truth, places, owners), run=RUN + LATE * late, deadlines=deadlines,
-            answer_within=30, grid='start = "2015-01-01"\nstep = "1d"',
+            grid='start = "2015-01-01"\nstep = "1d"',
         )  # fmt: skip
         self.owners = np.array(owners)
         self.net.clock = str(folder / "clock")
-        config = folder / "coordinator.toml"
-        config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 12"))
         for name in self.net.names:
             self.net.write_site(name, terms=LATE * late)
             own = folder / f"{name}.toml"

@@ -104,7 +104,8 @@ def strike(deployment: Deployment, proxies: dict, fault: dict) -> None:
     elif fault["kind"] == "damage":
         damage(deployment, fault)
     elif fault["kind"] == "noise":
-        Noise(deployment, fault["party"]).make(fault["seconds"])
+        until = time.monotonic() + fault["seconds"]
+        Noise(deployment, fault["party"]).make(lambda: time.monotonic() > until)
 
 
 def damage(deployment: Deployment, fault: dict) -> None:
@@ -136,7 +137,7 @@ def one(seed: int, wanted: tuple, data: tuple) -> dict:
     """One schedule from beginning to end."""
     faults, folder = draw(seed), Path(tempfile.mkdtemp(prefix="flfl-reliability-"))
     start = time.monotonic()
-    deployment = Deployment(folder, data, deadlines=f"misses = 100\nfinish_within = {DEADLINE}")
+    deployment = Deployment(folder, data, deadlines={"misses": 100, "finish_within": DEADLINE})
     proxies = {}
     row = {"seed": seed, "faults": [fault["kind"] for fault in faults]}
     try:

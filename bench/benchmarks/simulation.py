@@ -11,6 +11,7 @@ Its seed decides everything. One to four faults strike (:func:`draw`); the last 
 from __future__ import annotations
 
 import argparse
+import copy
 import hashlib
 import json
 import random
@@ -27,13 +28,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import numpy as np
 
+from flfl.config import ReadingSettings
 from flfl.ensemble.recovery import Recovered
 from flfl.errors import FLFLError
 from flfl.protocol.client import Client
 from flfl.protocol.finish import Effort, finish_run
-from flfl.service import part
+from flfl.service import part, tables
 from flfl.service.agreement import Published
 from flfl.service.files import load, unseal
+from flfl.service.grid import TimeGrid
+from flfl.service.home import Snapshot
+from flfl.service.tables import read_source
 from flfl.transport.link import COORDINATOR, Message, Received
 from simulated import World
 
@@ -198,6 +203,17 @@ def finished(client: Client, effort: Effort, first: int = 0) -> Recovered:
     return _FINISHED[key]
 
 
+_READ: dict[bytes, Snapshot] = {}
+
+
+def read(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
+    """What is in an owner's file, which is the same for the same bytes: read once."""
+    key = hashlib.sha256(settings.file.read_bytes() + repr(grid).encode()).digest()
+    if key not in _READ:
+        _READ[key] = read_source(settings, grid)
+    return copy.deepcopy(_READ[key])
+
+
 def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[dict]]:
     """The nights of a schedule, and what there is each morning."""
     world, mornings = World(folder, seed), []
@@ -212,6 +228,7 @@ def play(folder: Path, faults: list[dict], seed: int = 0) -> tuple[World, list[d
         try:
             world.fill_disks(patch)
             patch(part, "finish_run", finished)
+            patch(tables, "read_source", read)
             world.start()
             for night in range(NIGHTS):
                 # The first run is made up at once; the others are at half past three.

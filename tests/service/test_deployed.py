@@ -22,7 +22,7 @@ def wanted(tmp_path_factory):
 def test_four_sites_with_tls_and_secure_sums_equal_one_process(tmp_path, wanted):
     deployment = Deployment(tmp_path, pooled(8, 120))
     try:
-        codes = deployment.start().wait(120)
+        codes = deployment.start().wait()
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-5:])
         check(tmp_path, wanted)
     finally:
@@ -31,16 +31,16 @@ def test_four_sites_with_tls_and_secure_sums_equal_one_process(tmp_path, wanted)
 
 @pytest.mark.slow
 def test_a_site_that_was_away_finishes_with_what_the_run_published(tmp_path):
-    deployment = Deployment(tmp_path, pooled(10, 200, n_sites=5))
-    config = tmp_path / "coordinator.toml"
-    config.write_text(config.read_text().replace("gather_within = 60", "gather_within = 8"))
+    deployment = Deployment(tmp_path, pooled(10, 200, n_sites=5), deadlines={"gather_within": 12})
+    here = deployment.names[:4]
     try:
-        deployment.start("coordinator", "site0", "site1", "site2", "site3")
-        codes = deployment.wait(120)
+        deployment.start(*here).wait_for_connections(*here)
+        deployment.start("coordinator")
+        codes = deployment.wait()
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
         # The coordinator has ended, too: the broker keeps what the run published.
         deployment.start("site4")
-        assert deployment.wait(60, ["site4"]) == {"site4": 0}, deployment.said("site4")[-4:]
+        assert deployment.wait("site4") == {"site4": 0}, deployment.said("site4")[-4:]
         assert b",," not in deployment.filled("site4")
         assert not list((tmp_path / "site4-state" / "runs").glob("*/site.journal"))
     finally:
@@ -59,7 +59,7 @@ def test_slots_are_released_once_and_runs_go_on_when_more_are_closed(tmp_path):
             config.write_text(text.replace(str(times[-1]), stop))
             # Nothing is new in the second run: the coordinator calls nobody.
             new = not networks or slots > networks[-1]["stops"][-1]
-            codes = deployment.start(*([] if new else ["coordinator"])).wait(120)
+            codes = deployment.start(*([] if new else ["coordinator"])).wait()
             assert set(codes.values()) == {0}, (codes, deployment.said("coordinator")[-4:])
             networks.append(deployment.shared())
         first, again, grown = (network["stops"].tolist() for network in networks)
@@ -86,7 +86,7 @@ def test_the_demo_kills_a_site_and_ends_equal(tmp_path):
         env={**os.environ, "FLFL": str(command), "PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1700,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("equal to the result of one process") == 5

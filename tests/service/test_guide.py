@@ -3,21 +3,20 @@
 import os
 import re
 import shutil
-import socket
 import stat
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from broker import MOSQUITTO, free_port
+from broker import MOSQUITTO, free_port, listens
 from deployed import ROOT, pooled
 from flfl.service.diary import stamp
 from flfl.service.status import Status, figures
+from waiting import PATIENCE, eventually
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 DEPLOY = ROOT / "deploy"
@@ -139,15 +138,11 @@ def with_broker(with_keys):
     )
     log = (broker.root / "log").open("wb")
     process = subprocess.Popen([MOSQUITTO, "-c", str(conf / "mosquitto.conf")], stderr=log)
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        assert process.poll() is None, (broker.root / "log").read_text()
-        time.sleep(0.05)
+    assert eventually(lambda: process.poll() is not None or listens(port))
+    assert process.poll() is None, (broker.root / "log").read_text()
     yield with_keys, port, process, kept
     process.terminate()
-    process.wait(10)
+    process.wait(PATIENCE)
     log.close()
 
 

@@ -22,7 +22,7 @@ from flfl.transport.mqtt import Inbox, packets, probe
 
 pytest.importorskip("paho.mqtt")
 from noise import client_of
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 
 def run(*arguments):
@@ -139,7 +139,7 @@ class TestSignedMessages:
 
 @pytest.fixture
 def network(tmp_path):
-    made = Deployment(tmp_path, pooled(6, 120, 3), deadlines="misses = 100\nfinish_within = 100")
+    made = Deployment(tmp_path, pooled(6, 120, 3), deadlines={"misses": 100})
     yield made
     made.close()
 
@@ -158,7 +158,7 @@ class TestAtALiveBroker:
         link = connect(settings_of(network, "site0"), "test", "site0")
         log = (network.folder / "broker" / "mosquitto.log").read_text
         try:
-            assert link.wait(10)
+            assert link.wait(PATIENCE)
             assert eventually(lambda: "as flfl-site0" in log())
             before = log().count("as flfl-site0")
             # A certificate without its key is not used.
@@ -199,11 +199,11 @@ class TestAtALiveBroker:
         settings = settings_of(network, "site2")
         link = connect(settings, "test", "site2")
         try:
-            assert link.wait(10)
+            assert link.wait(PATIENCE)
             keys.revoke(network.keys, "site2")
             os.kill(network.broker._process.pid, signal.SIGHUP)
             assert eventually(lambda: refused(settings, "site2"))
-            probe(settings_of(network, "site1"), "test", "site1")
+            probe(settings_of(network, "site1"), "test", "site1", PATIENCE)
             assert link.connected
             network.broker.kill()
             network.broker.start()
@@ -217,7 +217,7 @@ class TestAtALiveBroker:
         """It reads the site's questions, refuses them, answers them, and connects without end."""
         thief = Thief(network, "site1")
         try:
-            codes = network.start().wait(90)
+            codes = network.start().wait()
             assert set(codes.values()) == {0}, network.said("coordinator")[-5:]
         finally:
             thief.close()
@@ -230,7 +230,7 @@ class TestAtALiveBroker:
 
 def refused(settings, name):
     try:
-        probe(settings, "test", name, 5.0)
+        probe(settings, "test", name, PATIENCE)
     except InputError:
         return True
     return False

@@ -6,7 +6,6 @@ Every one ends the command with 2, on one line that names the file, the setting 
 import json
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -24,6 +23,7 @@ from flfl.service.diary import Diary
 from flfl.service.site import main as site_main
 
 pytest.importorskip("paho.mqtt")
+from waiting import PATIENCE, eventually
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +185,14 @@ def refused(said, path, words):
     assert remedy or "not TOML" in problem, said
 
 
+def test_nothing_is_ended_where_no_coordinator_is_at_work(world, own_log):
+    path = world.folder / "coordinator.toml"
+    result = CliRunner().invoke(flfl, ["coordinator", str(path), "--abort"])
+    assert result.exit_code == 2
+    assert "no coordinator is at work" in result.stderr
+    assert not (world.folder / "coordinator-state" / "abort").exists()
+
+
 def test_there_are_enough_of_them():
     assert len(SITE) + len(COORDINATOR) >= 46
 
@@ -213,14 +221,11 @@ def network(tmp_path_factory):
     command = ["coordinator", str(made.folder / "coordinator.toml")]
     process = subprocess.Popen([sys.executable, "-m", "flfl", *command], stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
-            if network_status(made.folder / "site0.toml", 20).get("grid"):
-                break
-            time.sleep(0.1)
+        assert eventually(lambda: network_status(made.folder / "site0.toml", 20).get("grid"))
         yield made
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
         made.close()
 
 
@@ -283,6 +288,17 @@ class TestCheck:
         assert not rows[line]["ok"]
         assert words in rows[line]["says"]
         assert rows[line]["remedy"]
+
+    def test_a_party_that_has_run_before_is_looked_at_as_a_new_one(self, network):
+        path = network.folder / "ran.toml"
+        text = (network.folder / "site0.toml").read_text().replace("site0-state", "ran-state")
+        path.write_text(text.replace("site0-filled.csv", "gone/filled.csv"))
+        Diary(network.folder / "ran-state").record("test-1")
+        rows = checked(path)
+        assert not rows["output"]["ok"]
+        assert "does not exist" in rows["output"]["says"]
+        assert rows["source"]["ok"]
+        assert rows["source"]["says"].endswith("site0.csv")
 
     def test_nothing_is_joined(self, network):
         before = network.said("coordinator")

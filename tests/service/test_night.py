@@ -47,7 +47,7 @@ def network(tmp_path_factory):
     wanted = 'page = "site0.html"\nscores = "site0.json"\n[terms]'
     path.write_text(path.read_text().replace("[terms]", wanted))
     try:
-        codes = deployment.start().wait(120)
+        codes = deployment.start().wait()
         assert set(codes.values()) == {0}, (codes, deployment.said("coordinator"))
         yield deployment
     finally:

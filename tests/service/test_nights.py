@@ -13,6 +13,7 @@ from flfl.protocol.plan import Fit
 from flfl.service import keys
 from flfl.service.agreement import Published
 from flfl.service.coordinator_folder import CoordinatorFolder
+from flfl.service.coordinator_status import coordinator_status
 from flfl.service.files import unseal
 from flfl.service.home import open_copier
 from service_log import log_given_back
@@ -199,6 +200,31 @@ def test_an_operator_ends_a_run_and_the_next_one_is_made(world):
     assert "an operator ended" in world.said()
     assert all(has(world, name) for name in world.names)
     assert not world.crashes
+
+
+def test_the_status_says_that_runs_are_paused_beside_what_is_wrong(world):
+    seen = []
+
+    def look():
+        world.coordinator.problem = "the disk is full"
+        seen.append(coordinator_status(world.coordinator).problem)
+
+    CoordinatorFolder(world.folder / "coordinator-state").request("pause")
+    world.at(world.time + 600, look)
+    world.run_until(world.time + 3600)
+    assert seen == ["an operator has paused the runs; the disk is full"]
+
+
+def test_a_late_table_is_a_problem_until_it_stands(world):
+    out, away, seen = world.folder / "site1-out", world.folder / "away", []
+    run = world.next_morning() - 6 * 3600
+    world.at(run - 60, lambda: out.rename(away))
+    for when in (run + 1000, run + 3600):
+        world.at(when, lambda: seen.append(world.coordinator.problem))
+    world.at(run + 1001, lambda: away.rename(out))
+    world.night()
+    assert seen == ["no report of a written result from site1", ""]
+    assert has(world, "site1")
 
 
 def test_sites_refuse_slots_that_have_not_ended_by_their_clock(world):

@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from deployed import Deployment, pooled
+from waiting import PATIENCE, eventually
 
 
 def test_a_site_starts_without_table_readers_and_trees():
@@ -37,17 +37,14 @@ def test_a_site_is_as_small_after_a_run_as_before(tmp_path):
     try:
         for run, slots in ((1, 140), (2, 150)):
             config.write_text(text.replace(str(times[-1]), str(times[slots - 1])))
-            assert deployment.start("coordinator").wait(120) == {"coordinator": 0}
-            deployment.wait_for("site0", f"run test-{run}-", 60)
-            until = time.monotonic() + 30
-            while (size := private_bytes(sites[0].pid)) > 38e6 and time.monotonic() < until:
-                time.sleep(0.2)
-            assert size < 38e6
+            assert deployment.start("coordinator").wait() == {"coordinator": 0}
+            deployment.wait_for("site0", f"run test-{run}-")
+            assert eventually(lambda: private_bytes(sites[0].pid) < 38e6)
             assert sites[0].poll() is None
     finally:
         for site in sites:
             site.terminate()
-            site.wait(20)
+            site.wait(PATIENCE)
         deployment.close()
 
 

@@ -169,9 +169,10 @@ def postgresql(tmp_path_factory):
     data = str(folder / "data")
     run(f"{binaries}/initdb", "-D", data, "-A", "trust", "-U", "owner", "--no-sync")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
-    run(f"{binaries}/pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    control = [f"{binaries}/pg_ctl", "-D", data, "-w", "-t", "600"]
+    run(*control, "-l", str(folder / "log"), "-o", options, "start")
     yield f"postgresql+psycopg://owner@127.0.0.1:{port}/postgres"
-    run(f"{binaries}/pg_ctl", "-D", data, "-m", "immediate", "stop")
+    run(*control, "-m", "immediate", "stop")
 
 
 def test_postgresql(frame, postgresql):

@@ -17,6 +17,7 @@ from flfl.service.status import Status, figures, health
 from flfl.service.status_page import page
 from flfl.service.web import StatusServer
 from report.conftest import browser
+from waiting import PATIENCE
 
 __all__ = ["browser"]
 NOW = 1_800_000_000.0
@@ -207,7 +208,7 @@ class TestInABrowser:
         server.show(lambda: fresh(problem="the disk is full"), force=True)
         from report.browser import WebDriverWait
 
-        WebDriverWait(browser, 30).until(lambda one: "the disk is full" in one.page_source)
+        WebDriverWait(browser, PATIENCE).until(lambda one: "the disk is full" in one.page_source)
 
 
 def look(browser, server, dark, width):

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployed import ROOT, Deployment, check, in_process, pooled
+from flfl.clock import Clock
 from flfl.codec import pack, unpack
 from flfl.errors import FLFLError, InputError
 from flfl.secagg import Identity, Roster
@@ -45,21 +47,33 @@ def wanted(tmp_path_factory):
 
 @pytest.fixture
 def lay_out(tmp_path, own_log):
-    """A network's settings, readings and keys, and how long is waited for an answer."""
+    """A network's settings, readings and keys."""
 
-    def make(answer_within=60, **settings):
-        deadlines = "misses = 100"
-        settings = {"run": RUN, "deadlines": deadlines, **settings}
-        return Deployment(tmp_path, DATA, broker=False, answer_within=answer_within, **settings)
+    def make(**settings):
+        settings = {"run": RUN, "deadlines": {"misses": 100}, **settings}
+        return Deployment(tmp_path, DATA, broker=False, **settings)
 
     return make
 
 
+class Waited:
+    """Time that passes only while the coordinator waits: what is waited for takes none of it."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 @pytest.fixture(autouse=True)
-def quickly(monkeypatch):
-    monkeypatch.setattr(GridLink.__init__, "__defaults__", (0.001,))
-    monkeypatch.setattr(flower, "_RETRY", 0.01)
-    monkeypatch.setattr(flower, "_AGAIN", 0.2)
+def time_that_is_waited(monkeypatch):
+    time = Waited()
+    timed = partial(coordinator_app.CoordinatorService, clock=Clock(monotonic=time.monotonic))
+    monkeypatch.setattr(coordinator_app, "CoordinatorService", timed)
+    monkeypatch.setattr(flower, "time", time)
 
 
 def nodes(network, start=1):
@@ -89,7 +103,7 @@ def test_three_sites_equal_one_process_and_forget_the_runs_secrets(lay_out, want
     "fault", ["lost", *(pytest.param(f, marks=pytest.mark.slow) for f in ("unanswered", "error"))]
 )
 def test_what_is_lost_is_sent_again(lay_out, wanted, fault):
-    network = lay_out(answer_within=0.2)
+    network = lay_out()
     grid = FakeGrid(nodes(network))
     grid.faults = lambda number: fault if grid.sent % 9 == 0 else None
     run(network, grid)
@@ -205,7 +219,7 @@ def test_a_coordinator_that_dies_at_the_very_end_is_told_again_that_all_is_writt
 
 @pytest.mark.slow
 def test_secrets_of_a_run_whose_end_was_not_told_go_with_the_next(lay_out, monkeypatch):
-    network = lay_out(deadlines="finish_within = 1.5")
+    network = lay_out(deadlines={"finish_within": 1.5})
     config = network.folder / "coordinator.toml"
     grid = FakeGrid(nodes(network))
     grid.faults = lambda number: "lost" if number == 1 and grid.sent > 15 else None
@@ -221,19 +235,12 @@ def test_secrets_of_a_run_whose_end_was_not_told_go_with_the_next(lay_out, monke
     assert not [*runs.glob("*/secret"), *runs.glob("*/journal*")]
 
 
-def gather_only(network, seconds=0.5):
-    config = network.folder / "coordinator.toml"
-    within = f"gather_within = {seconds}"
-    config.write_text(config.read_text().replace("gather_within = 60", within))
-
-
 def test_what_a_site_cannot_read_is_told_to_its_owner_only(lay_out):
     network = lay_out()
     bad = network.folder / "site1.csv"
     frame = pd.read_csv(bad, dtype=str)
     frame.iloc[5, 1] = "secret"
     frame.to_csv(bad, index=False)
-    gather_only(network)
     grid = FakeGrid(nodes(network))
     with pytest.raises(FLFLError, match="2 sites are ready and 3 are needed; lacking: site1"):
         run(network, grid)
@@ -248,7 +255,6 @@ def test_a_site_is_named_by_its_owner_and_known_by_its_identity(lay_out):
     path = network.folder / "site0.toml"
     lines = [line for line in path.read_text().splitlines() if "identity" not in line]
     path.write_text("\n".join(lines))
-    gather_only(network)
     grid = FakeGrid({1: Node(site_app.app, {}), **nodes(network, 2)})
     coordinator = network.folder / "coordinator.toml"
     coordinator.write_text(coordinator.read_text().replace("[sites]", "[sites]\nquorum = 3"))

@@ -10,7 +10,7 @@ from flfl.errors import InputError
 from flfl.service import keys
 from flfl.transport.link import Message
 from proxy import Proxy
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 pytest.importorskip("paho.mqtt")
 from flfl.config import BrokerSettings
@@ -44,7 +44,7 @@ def plain(port, **settings):
     return BrokerSettings(host="127.0.0.1", port=port, plaintext=True, **settings)
 
 
-def hears(link, kind, seconds=20.0):
+def hears(link, kind, seconds=PATIENCE):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         heard = link.next(0.2)
@@ -58,7 +58,7 @@ def test_a_site_is_heard_by_the_coordinator_only_under_its_own_name(deployment):
     honest = Link(broker_for(deployment, "site0"), "test", "site0")
     liar = Link(broker_for(deployment, "site1"), "test", "site0")
     try:
-        assert all(link.wait(10) for link in (centre, honest, liar))
+        assert all(link.wait(PATIENCE) for link in (centre, honest, liar))
         liar.send(liar.topics.of("from", "site0"), Message("lie"))
         honest.send(honest.topics.of("from", "site0"), Message("truth"))
         heard = hears(centre, "truth")
@@ -95,7 +95,7 @@ def test_expired_foreign_and_revoked_certificates_do_not_get_in(deployment, tmp_
         keys.check_certificate(deployment.keys / "site0.pem", "site1")
 
 
-def test_a_revoked_site_is_out_and_a_renewed_one_is_in(tmp_path):
+def test_a_revoked_site_is_out_and_is_told_so_and_a_renewed_one_is_in(tmp_path, caplog):
     deployment = Deployment(tmp_path, pooled(6, 48, n_sites=3))
     try:
         assert keys.revoke(deployment.keys, "site2") == 1
@@ -103,13 +103,15 @@ def test_a_revoked_site_is_out_and_a_renewed_one_is_in(tmp_path):
         deployment.broker.kill()
         deployment.broker.start()
         link = Link(broker_for(deployment, "site2"), "test", "site2")
-        assert not link.wait(2.0)
+        assert eventually(lambda: "certificate" in link.problem)
+        assert not link.connected
         link.close()
+        assert caplog.text.count("certificate") == 1
         before = (deployment.keys / "site2.identity").read_bytes()
         keys.make_site(deployment.keys, "site2")
         assert (deployment.keys / "site2.identity").read_bytes() == before
         link = Link(broker_for(deployment, "site2"), "test", "site2")
-        assert link.wait(10)
+        assert link.wait(PATIENCE)
         link.close()
     finally:
         deployment.close()
@@ -125,12 +127,12 @@ def test_rubbish_is_dropped_and_counted_and_the_link_lives(deployment):
     centre = Link(broker_for(deployment, "coordinator", largest=100_000), "test", "coordinator")
     client = client_of(deployment, "site0")
     try:
-        assert centre.wait(10)
+        assert centre.wait(PATIENCE)
         for payload in (b"rubbish", b"\xc4" + bytes(100), bytes(1_000_000), b"\xff" * 10):
             client.publish("flfl/test/from/site0", payload, qos=1)
             client.publish("flfl/test/status/site0", payload[:99], qos=1)
         link = Link(broker_for(deployment, "site1"), "test", "site1")
-        assert link.wait(10)
+        assert link.wait(PATIENCE)
         link.send(link.topics.of("from", "site1"), Message("truth", data=bytes(50_000)))
         assert hears(centre, "truth") is not None
         # Another client's packets may come after those of this link.
@@ -147,7 +149,7 @@ def test_a_party_that_floods_is_cut_off_and_the_others_are_received(tmp_path):
     centre = Link(plain(mosquitto.port, largest=100_000), "n", "coordinator")
     loud, quiet = (Link(plain(mosquitto.port), "n", name) for name in ("loud", "quiet"))
     try:
-        assert all(link.wait(10) for link in (centre, loud, quiet))
+        assert all(link.wait(PATIENCE) for link in (centre, loud, quiet))
         for number in range(20):
             loud.send(
                 loud.topics.of("from", "loud"), Message("x", "", {"n": number}, bytes(50_000))
@@ -170,8 +172,8 @@ def test_the_last_will_tells_and_what_is_retained_is_found_later(tmp_path):
     centre = Link(plain(mosquitto.port, piece=1024), "n", "coordinator")
     site = Link(plain(proxy.port, keepalive=2), "n", "site0")
     try:
-        assert centre.wait(10)
-        assert site.wait(10)
+        assert centre.wait(PATIENCE)
+        assert site.wait(PATIENCE)
         proxy.cut(60)
 
         def gone():

@@ -10,6 +10,7 @@ import click
 
 from flfl.cli.checking import check_options, tell_check
 from flfl.config import CoordinatorSettings, read_settings
+from flfl.errors import InputError
 from flfl.service.broker import connect
 from flfl.service.coordinator import CoordinatorService, Setup
 from flfl.service.coordinator_folder import CoordinatorFolder, Request
@@ -44,6 +45,12 @@ def coordinator(
     words = [word for word, given in asked.items() if given]
     if words:
         folder = CoordinatorFolder(read_settings(CoordinatorSettings, config).state)
+        if abort and not folder.is_at_work:
+            raise InputError(
+                "no coordinator is at work with this state folder: there is no run to end",
+                where=str(folder.path),
+                remedy="A run that was interrupted goes on when the coordinator is started",
+            )
         if words != ["now"] or folder.is_at_work:
             for word in words:
                 click.echo(folder.request(word))

@@ -87,13 +87,12 @@ def _steps(path: Path, looks: Iterable[tuple[str, str, Callable[[], str]]]) -> l
     return [Step(name, key, _named(path, key, look)) for name, key, look in looks]
 
 
-def site_steps(settings: SiteSettings, path: Path) -> list[Step]:
-    """What is looked at when a site starts."""
-    tried = bool(Diary(settings.state).runs) if settings.state.is_dir() else False
+def _has_run(state: Path) -> bool:
+    return bool(Diary(state).runs) if state.is_dir() else False
 
-    def unless_tried(look: Callable[[], str]) -> Callable[[], str]:
-        return (lambda: "seen before") if tried else look
 
+def site_steps(settings: SiteSettings, path: Path, *, every: bool = False) -> list[Step]:
+    """What is looked at when a site starts; ``every`` thing with ``--check``."""
     looks = [
         ("keys", "broker", lambda: _keys(settings.broker, settings.name)),
         ("identity and roster", "identity", lambda: _identity(settings, path)),
@@ -102,23 +101,27 @@ def site_steps(settings: SiteSettings, path: Path) -> list[Step]:
         ("copies", "copies", lambda: _folder(copies_folder(settings))),
         ("log", "report.log", lambda: _log(settings.report)),
         ("page", "out.page", lambda: _page_extra(settings)),
-        ("output", "out", unless_tried(lambda: _output(settings, path))),
-        ("source", "readings", unless_tried(lambda: _source(settings))),
-        ("broker's name", "broker.host", unless_tried(lambda: _host(settings.broker))),
     ]
+    if every or not _has_run(settings.state):
+        looks += [
+            ("output", "out", lambda: _output(settings, path)),
+            ("source", "readings", lambda: _source(settings)),
+            ("broker's name", "broker.host", lambda: _host(settings.broker)),
+        ]
     return _steps(path, looks)
 
 
-def coordinator_steps(settings: CoordinatorSettings, path: Path) -> list[Step]:
-    """What is looked at when a coordinator starts."""
-    tried = bool(Diary(settings.state).runs) if settings.state.is_dir() else False
+def coordinator_steps(
+    settings: CoordinatorSettings, path: Path, *, every: bool = False
+) -> list[Step]:
+    """What is looked at when a coordinator starts; ``every`` thing with ``--check``."""
     looks = [
         ("keys", "broker", lambda: _keys(settings.broker, COORDINATOR)),
         ("roster, times and map", "sites.roster", lambda: _terms(settings, path)),
         ("state folder", "state", lambda: _folder(settings.state)),
         ("log", "report.log", lambda: _log(settings.report)),
     ]
-    if not tried:
+    if every or not _has_run(settings.state):
         looks.append(("broker's name", "broker.host", lambda: _host(settings.broker)))
     return _steps(path, looks)
 
@@ -131,9 +134,11 @@ def check_party(kind: type[SiteSettings] | type[CoordinatorSettings], path: Path
         return [_finding("settings", error)]
     found = [Finding("settings", True, str(path))]
     if isinstance(settings, SiteSettings):
-        network, name, steps = settings.network, settings.name, site_steps(settings, path)
+        network, name = settings.network, settings.name
+        steps = site_steps(settings, path, every=True)
     else:
-        network, name, steps = settings.network, COORDINATOR, coordinator_steps(settings, path)
+        network, name = settings.network, COORDINATOR
+        steps = coordinator_steps(settings, path, every=True)
     found += [_look(step) for step in steps]
     heard: list[Rights] = []
     if settings.broker is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,6 +111,7 @@ class CoordinatorService:
         self.page = StatusServer(self.settings.report)
         self._retry_at, self._nothing_new, self._at_once = 0.0, False, False
         self._over: Message | None = None
+        self._late = frozenset[str]()
         self.kept = CoordinatorFolder(self.settings.state)
         self.lease = Lease(self.kept.holder(), link)
 
@@ -300,8 +302,12 @@ class CoordinatorService:
             self._give(site, str(about.get("digest", "")))
         elif message.kind == "no plan" and isinstance(state, Running):
             self.link.tell(site, state.announcement)
-        elif message.kind == "here" and self._over is not None and message.run == self._over.run:
-            self.link.tell(site, self._over)
+        elif self._over is not None and message.run == self._over.run:
+            if message.kind == "here":
+                self.link.tell(site, self._over)
+            elif message.kind == "done" and self.problem == _no_report(self._late):
+                self._late -= {site}
+                self.problem = _no_report(self._late)
         if isinstance(state, Running) and (message.kind, message.run) == (
             "done",
             state.agreement.run,
@@ -504,7 +510,7 @@ class CoordinatorService:
         while isinstance(state := self.state, Running) and not self.stopping:
             late = set(state.agreement.sites) - set(state.dispatcher.aside) - state.done
             if late and now() >= until:
-                self.problem = f"no report of a written result from {', '.join(sorted(late))}"
+                self._late, self.problem = frozenset(late), _no_report(late)
                 _LOG.warning("%s", self.problem)
             if not late or self.problem:
                 return
@@ -544,3 +550,8 @@ class CoordinatorService:
         if force or status != self._said:
             self._said = status
             self.link.say(**status)
+
+
+def _no_report(late: Set[str]) -> str:
+    """What is wrong while tables are late; nothing once all of them stand."""
+    return f"no report of a written result from {', '.join(sorted(late))}" if late else ""

@@ -74,8 +74,7 @@ class CoordinatorFolder:
         save_bytes(self.path / {"pause": PAUSED}.get(word, word), b"")
         return {
             "now": "The coordinator at work begins a run within seconds.",
-            "abort": "The coordinator at work ends its run within seconds; the next one is as"
-            " planned.",
+            "abort": "A run that is under way ends within seconds; the next one is as planned.",
             "pause": "No run begins until `flfl coordinator CONFIG --resume`; one under way goes"
             " on.",
         }[word]

@@ -75,7 +75,7 @@ def coordinator_status(service: CoordinatorService) -> Status:
         connected=link.connected,
         broker=address(settings.broker),
         since=service.since,
-        problem=said["problem"] or said["paused"],
+        problem="; ".join(filter(None, (said["paused"], said["problem"]))),
         next_run=moment(said.get("next_run")),
         certificates=certificates.ends(settings.broker, COORDINATOR),
         deadlines=settings.deadlines.model_dump(),

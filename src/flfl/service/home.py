@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -129,5 +130,8 @@ def open_copier(folder: Path) -> Copier:
     try:
         made = CopyStore.open(store, marker) if marker.exists() else CopyStore.create(store, marker)
     except CopyError as error:
+        if isinstance(error.__context__, sqlite3.OperationalError):
+            # A full disk, say: nothing that settings could mend, and worth another start.
+            raise FLFLError(f"{folder}: {error}") from error
         raise InputError(str(error), where=str(folder)) from None
     return Copier(key, made)

@@ -25,7 +25,7 @@ from flfl.protocol.session import Site
 from flfl.protocol.traffic import Traffic
 from flfl.secagg import Roster, SecureClient
 from flfl.service.agreement import Agreement, AgreementError, Published
-from flfl.service.files import load_or_set_aside, save, unseal
+from flfl.service.files import save, unseal
 from flfl.service.grid import TimeGrid
 from flfl.service.home import SECRET, Home, Snapshot, floor_of, secret
 from flfl.service.night import Night
@@ -81,7 +81,7 @@ def result_without(home: Home, kept: SiteFolder, published: Published, taken: Sn
 
 def last_result(kept: SiteFolder) -> Result | None:
     """The result of the run before."""
-    found = load_or_set_aside(kept.path / RESULT, "run", "grid", "taken", "parts")
+    found = kept.result()
     return None if found is None else Result.from_values(found)
 
 

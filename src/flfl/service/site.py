@@ -34,7 +34,7 @@ from flfl.service.grid import TimeGrid
 from flfl.service.home import Home
 from flfl.service.identity import load_roster
 from flfl.service.logs import start_logging
-from flfl.service.site_folder import JOURNAL, READINGS, RESULT, SiteFolder
+from flfl.service.site_folder import JOURNAL, READINGS, SiteFolder
 from flfl.service.status import site_status
 from flfl.service.versions import CHECKED, STARTED, check_version
 from flfl.service.web import StatusServer
@@ -298,12 +298,10 @@ class SiteService:
 
     def _resume(self) -> None:
         """Go on with what an earlier process was in."""
-        if (self.settings.state / RESULT).exists():
+        if (run := self.kept.result_run()) and not self.kept.is_written(run):
             from flfl.service.part import last_result
 
-            last = last_result(self.kept)
-            if last is not None and not self.kept.is_written(last.run):
-                self.pending = last
+            self.pending = last_result(self.kept)
         for path, name in self.kept.interrupted():
             with self._surviving():
                 run = name
@@ -484,10 +482,7 @@ class SiteService:
 
     def _has(self, run: str) -> bool:
         """Whether this site has its result of a run."""
-        from flfl.service.part import last_result
-
-        last = last_result(self.kept)
-        return self.kept.is_written(run) or (last is not None and last.run == run)
+        return self.kept.is_written(run) or self.kept.result_run() == run
 
     def _join(self, published: Published, run: str) -> None:
         """Finish at home with what a run published that this site had no part in."""

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from flfl.codec import CodecError
 from flfl.errors import InputError
@@ -140,6 +141,15 @@ class SiteFolder:
     def is_written(self, run: str) -> bool:
         """Whether the tables of a run stand."""
         return (self.run(run) / WRITTEN).exists()
+
+    def result_run(self) -> str:
+        """Of which run the last result is; none where there is no result."""
+        kept = self.result()
+        return "" if kept is None else str(kept["run"])
+
+    def result(self) -> Any:
+        """The last result's values."""
+        return load_or_set_aside(self.path / RESULT, "run", "grid", "taken", "parts")
 
     def mark_written(self, run: str) -> None:
         """The tables of a run stand."""

@@ -369,6 +369,10 @@ class Link:
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, code: Any, _facts: Any) -> None:
         if self._up.is_set():
             _LOG.warning("the connection to the broker is lost: %s", code)
+        elif code.is_failure and not self.problem:
+            # With TLS 1.3 a client has connected before the server looks at its certificate.
+            self.problem = "the broker ends the connection: a revoked certificate, perhaps"
+            _LOG.warning("%s; the broker's log says why", self.problem)
         self._up.clear()
 
 
@@ -390,12 +394,14 @@ def probe(broker: BrokerSettings, network: str, name: str, seconds: float = 10.0
     where, context = f"{broker.host}:{broker.port}", None if broker.plaintext else _tls(broker)
     _try_connection(broker, context, where, seconds)
     topics, heard = Topics(network), queue.Queue[tuple[str, Any]]()
+    kept = list[Any]()
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     if context is not None:
         client.tls_set_context(context)
     client.on_connect = lambda _c, _d, _f, code, _p: heard.put(("connected", code))
     client.on_publish = lambda _c, _d, _mid, code, _p: heard.put(("published", code))
     client.on_message = lambda _c, _d, packet: heard.put(("status", bytes(packet.payload)))
+    client.on_subscribe = lambda _c, _d, _mid, codes, _p: heard.put(("subscribed", codes))
     client.on_disconnect = lambda _c, _d, _f, code, _p: heard.put(("lost", code))
 
     def wait(what: str, within: float = seconds) -> Any:
@@ -403,6 +409,8 @@ def probe(broker: BrokerSettings, network: str, name: str, seconds: float = 10.0
         with suppress(queue.Empty):
             while (left := until - time.monotonic()) > 0:
                 found, value = heard.get(timeout=left)
+                if found == "status":
+                    kept.append(value)
                 if found == what:
                     return value
                 if found == "lost":
@@ -421,17 +429,21 @@ def probe(broker: BrokerSettings, network: str, name: str, seconds: float = 10.0
             remedy = "Give the broker this party's certificate, or rights"
             raise InputError(f"the broker refuses: {code}", where=where, remedy=remedy)
         client.subscribe(topics.status(COORDINATOR), 1)
-        try:
-            status = unpack(wait("status", 2.0))
-        except (InputError, CodecError):
-            status = None
+        wait("subscribed")
         allowed: dict[tuple[str, str], bool] = {}
         for topic in (own, other):  # the last is refused, and some brokers then hang up
             client.publish(topics.of(*topic), packets(Message("check"), 1024)[0], qos=1)
             allowed[topic] = not wait("published").is_failure
+        # What the broker keeps has come before that, but from some.
+        with suppress(InputError):
+            if not kept:
+                wait("status", 2.0)
     finally:
         client.disconnect()
         client.loop_stop()
+    status = None
+    with suppress(CodecError):
+        status = unpack(kept[-1]) if kept else None
     return Rights(allowed[own], allowed[other], status if isinstance(status, dict) else None)
 
 
