@@ -264,8 +264,8 @@ class Deployment:
                 os.kill(process.pid, number)
 
     def supervise(self, seconds=PATIENCE, restart_after=0.0, failures=5):
-        """Start again whoever was killed or failed, as systemd does by the units of ``deploy/``, until
-        all have ended with 0, one with 2, or one has failed too often; their exit codes."""
+        """Start again whoever was killed or failed, as systemd does by the units of ``deploy/``,
+        until all have ended with 0, one with 2, or one has failed too often; their exit codes."""
         until, died, failed = time.monotonic() + seconds, {}, {}
         while time.monotonic() < until:
             codes = {name: process.exitcode for name, process in self.processes.items()}
