@@ -52,8 +52,13 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """What lets the search work in a folder comes from the site itself, not from another host."""
+    """What lets the search work in a folder comes from the site itself, not from another host.
+
+    What needs an address goes: the site has none.
+    """
     site = Path(config.site_dir)
+    for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):
+        (site / name).unlink(missing_ok=True)
     for page in site.rglob("*.html"):
         up = "../" * (len(page.relative_to(site).parts) - 1)
         text = page.read_text(encoding="utf-8")
@@ -62,7 +67,8 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """References of docstrings are names here."""
+    """References of docstrings are names here; a pipe in a table's code needs no escape any more."""
+    html = re.sub(r"<code>[^<]*</code>", lambda found: found[0].replace(r"\|", "|"), html)
     return re.sub(
         r":(?:class|func|mod|meth):<code>~?(?:[\w.]*\.)?(\w+)</code>", r"<code>\1</code>", html
     )
