@@ -79,7 +79,7 @@ def _commands(page):
 def _unknown(command, words):
     """The first word that a command of click does not know."""
     while words and isinstance(command, click.Group):
-        verb, *rest = words
+        verb, *rest = words[2:] if words[0] == "--config" else words
         if not re.fullmatch("[a-z]+", verb):
             break
         if verb not in command.commands:
