@@ -67,7 +67,7 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """References of docstrings are names here; a pipe in a table's code needs no escape any more."""
+    """References of docstrings are names here; a pipe in code has lost its table."""
     html = re.sub(r"<code>[^<]*</code>", lambda found: found[0].replace(r"\|", "|"), html)
     return re.sub(
         r":(?:class|func|mod|meth):<code>~?(?:[\w.]*\.)?(\w+)</code>", r"<code>\1</code>", html

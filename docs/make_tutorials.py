@@ -43,7 +43,11 @@ def page_of(cell: NotebookNode, name: str) -> list[str]:
         code = f"<details markdown><summary>The code</summary>\n\n{code}\n\n</details>"
     printed = "".join(one.text for one in cell.outputs if one.output_type == "stream").strip("\n")
     shown = [one.data for one in cell.outputs if "data" in one]
-    return [code, *([framed(printed)] if printed else []), *(show(one, name, cell.metadata.get("alt")) for one in shown)]
+    return [
+        code,
+        *([framed(printed)] if printed else []),
+        *(show(one, name, cell.metadata.get("alt")) for one in shown),
+    ]
 
 
 def show(data: NotebookNode, name: str, alt: str | None) -> str:

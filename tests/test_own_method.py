@@ -43,4 +43,5 @@ def test_the_examples_run(tmp_path, monkeypatch):
     assert list(made["rows"]["label"]) == ["linear", "OthersMedian"]
     assert made["rows"]["failed"].isna().all()
     exec(fourth, made)
-    assert made["entry"].federated and made["entry"].create().weight == 1.0
+    assert made["entry"].federated
+    assert made["entry"].create().weight == 1.0

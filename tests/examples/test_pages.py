@@ -58,7 +58,9 @@ def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
     session, printed = {}, ""
     text = page.read_text(encoding="utf-8")
     blocks = FENCED.findall(text)
-    assert len(RUN.findall(text)) == sum(kind in ("console", "python", "sh") for kind, _, _ in blocks)
+    assert len(RUN.findall(text)) == sum(
+        kind in ("console", "python", "sh") for kind, _, _ in blocks
+    )
     assert {kind for kind, _, _ in blocks} <= {"console", "python", "sh", "text", "toml"}
     for kind, name, body in blocks:
         if kind == "console":

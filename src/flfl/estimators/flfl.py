@@ -69,7 +69,7 @@ class FLFL(BaseRecoverer):
         Rounds of the shared fit.
     pilot : bool
         Release a tenth of the slots first, to learn how little noise is enough.
-    transformation : {"none", "sqrt", "log1p"}, optional
+    transformation : "none", "sqrt" or "log1p", optional
         Of the readings before they are modelled. None lets the sites vote.
     season : int, optional
         Slots of a period (0: none). None lets the sites vote.

@@ -77,7 +77,7 @@ class PaperFLFL(BaseRecoverer):
     rule : {"whole", "exact", "paper"}
         Smoothness of the whole recovered matrix, as the paper's text has it; the derivative of its
         equation, over known entries only; its gradient as printed, which is no derivative.
-    schedule : {"synchronous", "prompt"}, optional
+    schedule : "synchronous" or "prompt", optional
         Q moves once a round, with momentum, and sensors move by Newton steps; or on every arrival
         by a fixed step, as printed. By default prompt for the rule ``paper``, else synchronous.
     momentum : float, optional
@@ -88,7 +88,7 @@ class PaperFLFL(BaseRecoverer):
         Rounds at most: 400, or 600 of the schedule ``prompt``.
     n_neighbors : int, optional
         Neighbours of a sensor in its region's graph (Top_k): 8, or 3 (prompt).
-    symmetrize : {"none", "mean"}, optional
+    symmetrize : "none" or "mean", optional
         What is done to that graph, which need not be symmetric as printed: ``mean``, or ``none``
         (prompt).
     n_regions : int, optional
