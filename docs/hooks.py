@@ -198,7 +198,7 @@ _HOLDS = {
     "z": ("sums of weighted copies: in an answer the site's masked part, else the total", _COPIES),
     "P": ("loadings of the site's sensors", _COPIES),
     "r": ("what the factors leave open of each sensor (variance)", _COPIES),
-    "sensors": ("a code for each sensor's name (SHA-256)", _OPEN),
+    "sensors": ("a code for each sensor's name (SHA-256 of it, without a key)", _OPEN),
     "places": ("where it stands on the published map", _OPEN),
     "known": ("at which slots it has copies", "gaps"),
     "error": ("its error in time, rounded up; 0 for a sensor that stays at home", _CLEAN),

@@ -49,7 +49,7 @@ class Neighbours(BaseRecoverer):
 #
 # Half of the readings are kept (`rates`), the others hidden in blocks, the same for every method.
 
-# %% alt="Bars: the error of five methods on the same hidden readings; the printed table below has the figures"
+# %% alt="Bars: the error of five methods on the same hidden readings; the figures are printed above"
 import matplotlib.pyplot as plt
 
 from flfl.evaluation import evaluate

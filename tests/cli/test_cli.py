@@ -152,6 +152,12 @@ def test_methods_and_data_list(run):
     assert "germany_pm10" in run("data", "list").output
 
 
+def test_pooled_sensors_have_one_owner_before_and_after(run, files, tmp_path):
+    given = ("recover", files[0], "--method", "pooled", "--json")
+    before, after = run(*given, "--dry-run"), run(*given, "--out", tmp_path / "o.csv", *QUICK)
+    assert [json.loads(one.stdout)["sites"] for one in (before, after)] == [1, 1]
+
+
 def test_synth_has_the_defaults_of_its_function():
     taken = inspect.signature(synthesize).parameters
     options = [one for one in load_verb("data").commands["synth"].params if one.name in taken]
