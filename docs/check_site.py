@@ -32,8 +32,7 @@ def main() -> int:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    # 404.html is for a server: its addresses begin at the root.
-    pages = [page for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
+    pages = sorted(SITE.rglob("*.html"))
     try:
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
         wrong = [fault for page in pages for fault in look_at(browser, page)]

@@ -52,8 +52,13 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """What lets the search work in a folder comes from the site itself, not from another host."""
+    """What lets the search work in a folder comes from the site itself, not from another host.
+
+    What needs an address goes: the site has none.
+    """
     site = Path(config.site_dir)
+    for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):
+        (site / name).unlink(missing_ok=True)
     for page in site.rglob("*.html"):
         up = "../" * (len(page.relative_to(site).parts) - 1)
         text = page.read_text(encoding="utf-8")
@@ -62,7 +67,8 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """References of docstrings are names here."""
+    """References of docstrings are names here; a pipe in code has lost its table."""
+    html = re.sub(r"<code>[^<]*</code>", lambda found: found[0].replace(r"\|", "|"), html)
     return re.sub(
         r":(?:class|func|mod|meth):<code>~?(?:[\w.]*\.)?(\w+)</code>", r"<code>\1</code>", html
     )
@@ -192,7 +198,7 @@ _HOLDS = {
     "z": ("sums of weighted copies: in an answer the site's masked part, else the total", _COPIES),
     "P": ("loadings of the site's sensors", _COPIES),
     "r": ("what the factors leave open of each sensor (variance)", _COPIES),
-    "sensors": ("a code for each sensor's name (SHA-256)", _OPEN),
+    "sensors": ("a code for each sensor's name (SHA-256 of it, without a key)", _OPEN),
     "places": ("where it stands on the published map", _OPEN),
     "known": ("at which slots it has copies", "gaps"),
     "error": ("its error in time, rounded up; 0 for a sensor that stays at home", _CLEAN),

@@ -1,7 +1,7 @@
 """Run every tutorial, and make a notebook and a page of each: ``python docs/make_tutorials.py``.
 
 Their sources are scripts in the percent format; what is made is not kept in the repository. A cell
-with the tag ``aside`` is folded away in the page.
+with the tag ``aside`` is folded away in the page; ``alt`` says in words what a cell draws.
 """
 
 import base64
@@ -43,17 +43,23 @@ def page_of(cell: NotebookNode, name: str) -> list[str]:
         code = f"<details markdown><summary>The code</summary>\n\n{code}\n\n</details>"
     printed = "".join(one.text for one in cell.outputs if one.output_type == "stream").strip("\n")
     shown = [one.data for one in cell.outputs if "data" in one]
-    return [code, *([framed(printed)] if printed else []), *(show(one, name) for one in shown)]
+    return [
+        code,
+        *([framed(printed)] if printed else []),
+        *(show(one, name, cell.metadata.get("alt")) for one in shown),
+    ]
 
 
-def show(data: NotebookNode, name: str) -> str:
+def show(data: NotebookNode, name: str, alt: str | None) -> str:
     """What a cell shows: a picture, HTML or text."""
     if "image/png" in data:
+        if not alt:
+            raise ValueError(f"{name}: a cell draws, and no alt says what")
         folder = FOLDER / f"{name}_files"
         folder.mkdir(exist_ok=True)
         number = len(list(folder.iterdir()))
         (folder / f"{number}.png").write_bytes(base64.b64decode(data["image/png"]))
-        return f"![What the cell draws]({folder.name}/{number}.png)"
+        return f"![{alt}]({folder.name}/{number}.png)"
     if "text/html" in data:
         return '<div class="shown">' + data["text/html"].replace("\n", " ") + "</div>"
     return framed(data["text/plain"])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import click
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -60,11 +61,15 @@ def test_every_source_file_that_is_named_exists(page):
 def _commands(page):
     """Every command of a page: lines of its blocks that are no Python, and code in a sentence."""
     text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"^ *```(?:sh|console)?\n(.*?)^ *```", text, flags=re.M | re.S)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines = []
+    for kind, body in re.findall(r"^ *```([^\n`]*)\n(.*?)^ *```", text, flags=re.M | re.S):
+        whole = body.replace("\\\n", " ").splitlines()
+        # What a command prints is none.
+        typed = [line for line in whole if kind != "console" or line.lstrip().startswith("$ ")]
+        lines += typed if kind in ("", "sh", "console") else []
     lines += CODE.findall(re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
     for line in lines:
-        words = line.removeprefix("$ ").split("#")[0].split()
+        words = line.lstrip().removeprefix("$ ").split("#")[0].split()
         while words[:1] == ["sudo"] or words[:1] == ["-u"]:
             words = words[1:] if words[0] == "sudo" else words[2:]
         if words:
@@ -74,7 +79,7 @@ def _commands(page):
 def _unknown(command, words):
     """The first word that a command of click does not know."""
     while words and isinstance(command, click.Group):
-        verb, *rest = words
+        verb, *rest = words[2:] if words[0] == "--config" else words
         if not re.fullmatch("[a-z]+", verb):
             break
         if verb not in command.commands:
@@ -122,3 +127,14 @@ def test_every_verb_in_the_readme_exists():
     assert verbs >= {"recover", "evaluate", "audit", "inspect"}
     for verb in sorted(verbs):
         assert CliRunner().invoke(main, [verb, "--help"]).exit_code == 0, verb
+
+
+def test_the_coverage_that_a_page_gives_is_that_of_the_rows():
+    rows = pd.read_parquet(ROOT / "docs" / "results" / "ownership.parquet")
+    rows = rows[(rows["label"] == "flfl") & rows["failed"].isna()]
+    means = rows.groupby(["data", "pattern"])["coverage"].mean().unstack()
+    page = (ROOT / "docs" / "concepts" / "intervals.md").read_text(encoding="utf-8")
+    for data, found in means[["random", "block", "outage"]].iterrows():
+        cells = ["" if pd.isna(share) else f"{share:.2f}" for share in found]
+        assert f"| `{data}` | {' | '.join(cells)} |" in page
+    assert f"{len(rows)} rows of version {', '.join(rows['flfl'].unique())}" in page

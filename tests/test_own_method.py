@@ -20,7 +20,7 @@ def test_the_examples_run(tmp_path, monkeypatch):
     readings = pd.DataFrame({name: np.sin(t / 5 + i) for i, name in enumerate("abc")})
     readings.iloc[10:14, 0] = np.nan
     readings.rename_axis("time").to_csv("readings.csv")
-    first, second, third = re.findall(
+    first, second, third, fourth = re.findall(
         r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S
     )
     made: dict = {}
@@ -36,7 +36,12 @@ def test_the_examples_run(tmp_path, monkeypatch):
         main, ["recover", "readings.csv", "--method", "fills:OthersMedian", "--out", "filled.csv"]
     )
     assert result.exit_code == 0, result.output
+    # It was given all readings, and nothing else is known of it.
+    assert "Every reading was brought to one place" in result.output
     assert pd.read_csv("filled.csv").notna().all().all()
     exec(third, made)
     assert list(made["rows"]["label"]) == ["linear", "OthersMedian"]
     assert made["rows"]["failed"].isna().all()
+    exec(fourth, made)
+    assert made["entry"].federated
+    assert made["entry"].create().weight == 1.0

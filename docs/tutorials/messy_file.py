@@ -44,7 +44,7 @@ result  # noqa: B018
 # %% [markdown]
 # One sensor as a picture, with the interval of each filled value:
 
-# %%
+# %% alt="One sensor over a year: its readings, the values that were filled in, and their intervals"
 filled = result.flags == "recovered"
 axes = result.plot(filled.sum().idxmax())
 

@@ -33,7 +33,7 @@ def the_paper(Y, J, L, P, Q, eta=0.01, lam=1e-3, z1=0.1, z2=0.3, rounds=200):
 #
 # Four sensors in two regions, with four readings in ten missing:
 
-# %%
+# %% alt="Sensor a over 80 slots: the recovered curve, the known readings that it was fitted to, and the hidden ones that it comes close to"
 import matplotlib.pyplot as plt
 
 rng, t = np.random.default_rng(0), np.arange(80)

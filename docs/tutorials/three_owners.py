@@ -45,7 +45,7 @@ print(result.added_error.round(1).sort_values().to_string())
 # `audit` plays the same network, records all that the coordinator sees, and attacks it. Take the best case for an attacker: everybody else works together, and holds the noisy copies of a
 # station. Here are a reading and its copy, day by day.
 
-# %%
+# %% alt="Sixty days of one station: the readings as a line, the noisy copies as points scattered around it"
 report = audit(readings, sensors, attacks=["slot by slot", "everything else"])
 case = report.case
 copies, station, days = case.to_raw(case.copies), 0, slice(300, 360)

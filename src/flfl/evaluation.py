@@ -116,10 +116,24 @@ def evaluate(
 
     Parameters
     ----------
+    table : Table
+        Readings, as ``load_dataset``, ``synthesize`` or ``flfl.io.read`` gives them.
+    sensors : Sensors
+        Coordinates and owners.
     rates : sequence of float
         Shares of the known entries that are kept.
+    methods : sequence
+        Names that ``flfl methods`` lists, ``"module:Class"``, classes or objects.
+    patterns : sequence of str
+        How entries are hidden: ``"random"``, ``"block"``, ``"outage"``.
+    seeds : sequence of int
+        One mask for each.
+    block_length : int, optional
+        Slots of a block: 24, for monthly readings 12.
     options : mapping, optional
-        Settings by method name; with ``tuned``, what they leave open is chosen by :func:`tune`.
+        Settings by method name.
+    tuned : bool
+        Whether what the options leave open is chosen on entries cut from the training entries.
     report : callable, optional
         Called with each row as it is finished.
     """

@@ -123,7 +123,8 @@ def _load(point: EntryPoint) -> Method:
     found = point.load()
     if isinstance(found, Method):
         return found
-    return Method(point.name, found, (inspect.getdoc(found) or "").partition("\n")[0])
+    told = (inspect.getdoc(found) or "").partition("\n")[0]
+    return Method(point.name, found, told, pooled=True)
 
 
 def methods() -> dict[str, Method]:
@@ -176,7 +177,7 @@ def _own_method(given: Any) -> Method:
     told = (inspect.getdoc(kind) or "").partition("\n")[0]
     if issubclass(kind, BaseRecoverer):
         fixed = {} if inspect.isclass(given) else given.get_params(deep=False)
-        return Method(kind.__name__, kind, told, fixed=fixed)
+        return Method(kind.__name__, kind, told, pooled=True, fixed=fixed)
     if not all(callable(getattr(kind, name, None)) for name in ("fit", "transform")):
         problem = f"{given!r} is no method: it has no fit and transform"
         remedy = "Give a name, a BaseRecoverer, or a scikit-learn transformer that fills gaps"

@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes, words, files, JSON."""
 
 import gzip
+import inspect
 import json
 import re
 import subprocess
@@ -14,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from flfl import recover
-from flfl.cli import FriendlyGroup
+from flfl.cli import FriendlyGroup, load_verb
 from flfl.datasets.catalogue import load_dataset
+from flfl.datasets.synthetic import synthesize
 from flfl.io.read import from_frame
 from flfl.recovery.selftest import SelfTest, verdict
 from flfl.report import missing_libraries
@@ -148,6 +150,21 @@ def test_methods_and_data_list(run):
     names = [m["name"] for m in json.loads(run("methods", "--json").stdout)["methods"]]
     assert {"flfl-paper", "alone", "linear", "pchip", "mean"} <= set(names)
     assert "germany_pm10" in run("data", "list").output
+
+
+def test_pooled_sensors_have_one_owner_before_and_after(run, files, tmp_path):
+    given = ("recover", files[0], "--method", "pooled", "--json")
+    before, after = run(*given, "--dry-run"), run(*given, "--out", tmp_path / "o.csv", *QUICK)
+    assert [json.loads(one.stdout)["sites"] for one in (before, after)] == [1, 1]
+
+
+def test_synth_has_the_defaults_of_its_function():
+    taken = inspect.signature(synthesize).parameters
+    options = [one for one in load_verb("data").commands["synth"].params if one.name in taken]
+    assert len(options) == 5
+    assert {one.name: one.default for one in options} == {
+        one.name: taken[one.name].default for one in options
+    }
 
 
 def test_synth_then_recover(run, tmp_path):

@@ -31,7 +31,7 @@ ELSEWHERE = {
 }
 """Pages whose blocks another test runs, or the building of the site."""
 WRITTEN = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "bench" / "README.md"})
-RUN = re.compile(r"^ *```(console|python)\b", re.MULTILINE)
+RUN = re.compile(r"^ *```(console|python|sh)\b", re.MULTILINE)
 PAGES = [
     page
     for page in WRITTEN
@@ -42,7 +42,7 @@ FENCED = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | 
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-LONG = {ROOT / "README.md", DOCS / "how-to" / "index.md", DOCS / "start.md"}
+LONG = {ROOT / "README.md", *(DOCS / name for name in ("how-to/index.md", "index.md", "start.md"))}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,9 @@ def test_the_page_does_what_it_says(page, tmp_path, monkeypatch):
     session, printed = {}, ""
     text = page.read_text(encoding="utf-8")
     blocks = FENCED.findall(text)
-    assert len(RUN.findall(text)) == sum(kind in ("console", "python") for kind, _, _ in blocks)
+    assert len(RUN.findall(text)) == sum(
+        kind in ("console", "python", "sh") for kind, _, _ in blocks
+    )
     assert {kind for kind, _, _ in blocks} <= {"console", "python", "sh", "text", "toml"}
     for kind, name, body in blocks:
         if kind == "console":

@@ -317,6 +317,10 @@ def test_made_up_owners_are_areas_and_a_note_says_so():
         table, replace(sensors, sites=None, regions=None), effort="quick", secure=False, verbose=0
     )
     assert {name.split()[0] for name in near.sites} == {"area"}
-    assert any("near each other" in note and "pooled" in note for note in near.notes)
+    assert any("near each other" in note and "method=pooled" in note for note in near.notes)
+    pooled = recover(
+        table, replace(sensors, sites=None), method="pooled", effort="quick", verbose=0
+    )
+    assert not any("no owners are named" in note for note in pooled.notes)
     named = recover(table, sensors, sites=["x", "y"] * 10, method="linear", verbose=0)
     assert not any("no owners are named" in note for note in named.notes)

@@ -77,13 +77,24 @@ def audit(
 
     Parameters
     ----------
-    readings : time x sensor, NaN = missing
-    sensors, sites : as in :func:`~flfl.recover`
-    disclosure : ``"sums"`` for the default method, ``"plain"`` for the paper's plain uploads
-    nights : a second run gets its last slots in so many stretches; 0 for no second run
-    attacks : names; all by default
-    progress : is told what is being done, in words
-    settings : of the method, such as ``added_error=0.5``
+    readings : DataFrame, array or Table
+        Time x sensor, NaN = missing.
+    sensors : Sensors or DataFrame, optional
+        Coordinates (and sites), one row for each sensor.
+    sites : sequence, mapping or "each", optional
+        Owner of each sensor, by column order or by sensor id.
+    disclosure : {"sums", "plain"}
+        The default method, or the paper's plain uploads.
+    nights : int
+        A second run gets its last slots in so many stretches; 0 for no second run.
+    seed : int
+        Of every random draw.
+    attacks : sequence of str, optional
+        Names of attacks; all by default.
+    progress : callable, optional
+        Is told what is being done, in words.
+    **settings
+        Of the method, such as ``added_error=0.5``.
 
     Examples
     --------

@@ -55,7 +55,7 @@ class FriendlyGroup(click.Group):
 
 
 _ARGUMENT = re.compile(
-    r"\b(duplicates|layout|decimal|parameter|date_order|suspicious|extrapolate|encoding|sheet|step"
+    r"\b(method|duplicates|layout|decimal|parameter|date_order|suspicious|extrapolate|encoding|sheet|step"
     r"|format|censored|time_unit|aggregate|missing)="
     r"|^(sites|rate)(?=: )"
     r"|((?<=\bwith )|(?<=\bLeave ))parameter\b|(?<=\bGive )(sites|sheet|step)\b"

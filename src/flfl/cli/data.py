@@ -46,9 +46,9 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @option("--sensors", "Number of sensors.", click.IntRange(min=1), 20)
-@option("--slots", "Number of slots, one an hour.", click.IntRange(min=2), 24 * 60)
+@option("--slots", "Number of slots, one an hour.", click.IntRange(min=2), 720)
 @option("--rank", "Number of factors.", click.IntRange(min=1), 4)
-@option("--missing", "Share of readings left out.", click.FloatRange(0, 1, max_open=True), 0.3)
+@option("--missing", "Share of readings left out.", click.FloatRange(0, 1, max_open=True), 0.2)
 @option("--noise", "Size of what the factors do not explain.", click.FloatRange(min=0), 1.0)
 @option("--out", "Folder for the two files.", PATH, required=True)
 @seed_option

@@ -192,7 +192,8 @@ _reading = together(
     option(
         "--sites",
         "Who owns which sensor: a column of the sensors file, a file sensor,site, or each (every"
-        " sensor its own owner). Default: the column site, owner or agency; else regions.",
+        " sensor its own owner). Default: the column site, owner or agency;"
+        " else the regions found from positions; else each.",
     ),
     *(_rule(name) for name in ReadingRules.model_fields),
 )

@@ -118,9 +118,10 @@ def _print_plan(
     refusals, notes = count_reasons(rules.reasons(table)), rules.notes(table)
     # Of those that are kept the inspection tells.
     notes += fault_notes(faults, treatment) if treatment == "missing" else []
-    found, sites = inspect_table(table, sensors), len(partition(sensors).members)
+    found, method = inspect_table(table, sensors), find(settings["method"]).name
+    sites = 1 if method == "pooled" else len(partition(sensors).members)
     refused = sum(refusals.values())
-    filled, method = found.missing - refused, find(settings["method"]).name
+    filled = found.missing - refused
     if as_json:
         plan = {"method": method, "sites": sites, "would_recover": filled, "would_refuse": refused}
         plan |= {"refusals": refusals, "settings": dict(settings), "plan_notes": notes}

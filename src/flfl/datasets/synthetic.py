@@ -33,7 +33,8 @@ def synthesize(
     Readings are positive, to one decimal, around 50. There are ``rank`` factors, of which the first
     carries the daily cycle; ``noise`` is the standard deviation of what no factor explains, in the
     units of the readings. The share ``missing`` of the cells are gaps, half of them scattered, half
-    in runs of up to 24 slots. ``start`` and ``step`` are as pandas understands them.
+    in runs of up to 24 slots. ``start`` and ``step`` are as pandas understands them. The command
+    ``flfl data synth`` has the same defaults.
 
     Examples
     --------

@@ -75,7 +75,9 @@ class BaseRecoverer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _estimate(self, Y: Array, positions: Array, sensors: Sensors) -> Array:
         """Estimate every entry (M, N).
 
-        No row of the readings Y (M, N) is all NaN; positions (N,) are elapsed steps of the slots.
+        What a method of one's own implements. No row of the readings Y (M, N) is all NaN; positions
+        (N,) are elapsed steps of the slots, never None. ``sensors`` has M ``ids``, and
+        ``coordinates`` (M, 2) and ``sites``, each None where nothing is known of it.
         """
 
     def fit(

@@ -63,13 +63,16 @@ class FLFL(BaseRecoverer):
         the copies hold: for networks that trust it.
     effort : {"full", "quick"}
         Quick is without trees.
-    rank, rounds : int
-        Factors at the most, and rounds of the shared fit.
+    rank : int
+        Factors at the most.
+    rounds : int
+        Rounds of the shared fit.
     pilot : bool
         Release a tenth of the slots first, to learn how little noise is enough.
-    transformation, season : optional
-        ``"none"``, ``"sqrt"`` or ``"log1p"``, and a number of slots (0: none). None lets the sites
-        vote.
+    transformation : "none", "sqrt" or "log1p", optional
+        Of the readings before they are modelled. None lets the sites vote.
+    season : int, optional
+        Slots of a period (0: none). None lets the sites vote.
     sharing : {"network", "nothing", "everything"}
         Nothing: each owner by itself. Everything: one owner holds all sensors.
     coverage : float

@@ -74,7 +74,8 @@ class RegionalFLFL(FLFL):
     """Federated recovery in regions of bounded size, which share the sensors at their edges.
 
     A table with no more sensors than ``region_size``, or without coordinates, is one network.
-    All regions use one transform and one season, for which every owner votes once.
+    All regions use one transform and one season, for which every owner votes once. Besides those
+    below it has the parameters of :class:`~flfl.FLFL`.
 
     Parameters
     ----------

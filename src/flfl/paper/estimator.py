@@ -67,13 +67,17 @@ class PaperFLFL(BaseRecoverer):
     ----------
     rank : int, optional
         Latent factors (k), up to the number of sensors; at most 70 where it is chosen.
-    ridge, spatial_weight, temporal_weight : float, optional
-        lambda, z1, z2. What is not given here, rank included, is chosen: the synchronous schedule
-        tries seven settings on entries cut from the training entries.
+    ridge : float, optional
+        lambda. What is not given of rank and weights is chosen: the synchronous schedule tries
+        seven settings on entries cut from the training entries.
+    spatial_weight : float, optional
+        z1.
+    temporal_weight : float, optional
+        z2.
     rule : {"whole", "exact", "paper"}
         Smoothness of the whole recovered matrix, as the paper's text has it; the derivative of its
         equation, over known entries only; its gradient as printed, which is no derivative.
-    schedule : {"synchronous", "prompt"}, optional
+    schedule : "synchronous" or "prompt", optional
         Q moves once a round, with momentum, and sensors move by Newton steps; or on every arrival
         by a fixed step, as printed. By default prompt for the rule ``paper``, else synchronous.
     momentum : float, optional
@@ -82,9 +86,11 @@ class PaperFLFL(BaseRecoverer):
         Step, relative to the inverse curvature of a balanced start (prompt).
     rounds : int, optional
         Rounds at most: 400, or 600 of the schedule ``prompt``.
-    n_neighbors, symmetrize : int, {"none", "mean"}, optional
-        Neighbours of a sensor in its region's graph (Top_k), and what is done to that graph, which
-        need not be symmetric as printed: 8 and ``mean``, or 3 and ``none`` (prompt).
+    n_neighbors : int, optional
+        Neighbours of a sensor in its region's graph (Top_k): 8, or 3 (prompt).
+    symmetrize : "none" or "mean", optional
+        What is done to that graph, which need not be symmetric as printed: ``mean``, or ``none``
+        (prompt).
     n_regions : int, optional
         Regions to find from the coordinates where no sites are given: one, or one for about 8
         sensors (prompt). Whoever shares a region can compute each other's estimates.

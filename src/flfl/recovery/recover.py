@@ -82,17 +82,20 @@ def recover(
         of that name, and one column for each sensor; or it is long, with a time, a sensor and a
         value. The tables of the result are of the same kind, one column for each sensor. NaN, -999
         and -9999 are missing.
-    reading : mapping, optional
-        How to read it: ``{"missing": (-99.9,), "parameter": "pm10"}``, as
-        :class:`~flfl.config.ReadingRules` says.
     sensors : Sensors, DataFrame or path, optional
         Coordinates (and sites), one row for each sensor.
     sites : sequence, mapping or "each", optional
         Owner of each sensor, by column order or by sensor id; names or numbers. ``"each"``: every
-        sensor has an owner of its own.
+        sensor has an owner of its own. Without owners here or in ``sensors``, the regions found
+        from the coordinates are the owners; without coordinates each sensor is. If all sensors are
+        yours, give ``method="pooled"``.
+    reading : mapping, optional
+        How to read it, by the names of the command line's options: ``{"missing": (-99.9,),
+        "parameter": "pm10", "step": "1h"}``.
     method : str, class or estimator
-        A name from the registry; ``flfl methods`` lists them. Or a method of one's own, as
-        :func:`flfl.methods.find` takes it.
+        A name that ``flfl methods`` lists, or ``"module:Class"``. Or a method of one's own: a class
+        or an object that obeys :class:`~flfl.estimators.base.BaseRecoverer`, or a transformer of
+        scikit-learn that fills the gaps of a time x sensor table.
     seed : int
         Of every random draw.
     added_error : float or str, optional
@@ -102,17 +105,34 @@ def recover(
         Numbers released for each reading (0.5).
     effort : "full" or "quick", optional
         Quick is without trees: faster, and a little less accurate.
-    transformation, season : optional
-        Of the readings before they are modelled, and slots of a period; found if not given.
+    rank : int, optional
+        Factors at the most (20). None, here and below, is the method's own default.
+    rounds : int, optional
+        Rounds of the shared fit (5).
+    pilot : bool, optional
+        Release a tenth of the slots first, to learn how little noise is enough (True).
+    transformation : "none", "sqrt" or "log1p", optional
+        Of the readings before they are modelled; the sites vote if not given.
+    season : int, optional
+        Slots of a period, 0 for none; the sites vote if not given.
     coverage : float, optional
         Of the intervals (0.9).
-    rank, rounds, pilot, n_regions, secure : optional
-        Further settings of :class:`~flfl.FLFL`; few need them. None is always the method's own
-        default.
+    n_regions : int, optional
+        Regions to find from the coordinates; one for about 8 sensors if not given.
+    secure : bool, optional
+        Hide every site's part of the sums from the coordinator; with three sites or more if not
+        given.
     options : mapping, optional
         Further settings of another method.
-    max_gap, min_readings, extrapolate, bounds
-        What is left empty, and the limits of what is filled; see :class:`~flfl.recovery.Rules`.
+    max_gap : int, str or Timedelta, optional
+        Longer gaps are left empty: slots, or a duration such as ``"6h"`` or ``"2d"``.
+    min_readings : int
+        Sensors with fewer readings are left empty.
+    extrapolate : int
+        A slot that nobody observed is left empty unless it is within so many slots of one that
+        somebody did.
+    bounds : pair of float, optional
+        Limits of what is filled; None is an open end: ``(0, None)``.
     suspicious : "auto", "keep" or "missing"
         Readings that are probably faults (`suspicious` of the result) are used as they are, or
         treated as missing: a code such as -99.9, a stuck sensor, a change of level. With "auto"
@@ -213,7 +233,8 @@ def recover(
         notes.append(
             f"the network's curve is not used for {listing(unused)}: held-out readings show no gain"
         )
-    if network.sites is None and network.regions is None and len(table.sensor_ids) > 1:
+    nameless = network.sites is None and network.regions is None and len(table.sensor_ids) > 1
+    if nameless and method != "pooled":
         notes.append(_nobody_named(network, method))
     if network.coordinates is None and network.regions is None:
         notes.append("no coordinates: nothing is known of who is near whom")
@@ -334,8 +355,8 @@ def _nobody_named(network: Sensors, method: str) -> str:
     if network.coordinates is None:
         whose = "each sensor was taken as an owner of its own"
     told = f"no owners are named (sites), so {whose}"
-    pools = method.startswith("flfl") or method == "alone"
-    return f"{told}; if all are yours, the method pooled uses them as one" if pools else told
+    parts = method.startswith("flfl") or method == "alone"
+    return f"{told}; if all sensors are yours, choose method=pooled" if parts else told
 
 
 def _both(final: Traffic, test: Traffic) -> Traffic:
