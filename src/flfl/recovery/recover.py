@@ -80,8 +80,8 @@ def recover(
     readings : DataFrame, DataArray, array, Table or path
         A DataFrame (pandas, polars, any that narwhals knows) has times in its index or in a column
         of that name, and one column for each sensor; or it is long, with a time, a sensor and a
-        value. The tables of the result are of the same kind, one column for each sensor. NaN, -999
-        and -9999 are missing.
+        value. The tables of the result are of the same kind, arrays where an array was given, one
+        column for each sensor. NaN, -999 and -9999 are missing.
     reading : mapping, optional
         How to read it: ``{"missing": (-99.9,), "parameter": "pm10"}``, as
         :class:`~flfl.config.ReadingRules` says.
