@@ -432,6 +432,16 @@ def one_station_by_hours() -> list[str]:
     return lines + [f"2024-01-{30 + n},{','.join(cells[24 * n : 24 * n + 24])}" for n in (0, 1)]
 
 
+def by_halves_of_the_day(midnight: str, noon: str, last: bool) -> list[str]:
+    """One station by AM and PM; midnight before its day, or behind it."""
+    names = [*(f"{h}:00 AM" for h in range(1, 12)), noon, *(f"{h}:00 PM" for h in range(1, 12))]
+    names, lines = ([*names, midnight] if last else [midnight, *names]), one_station_by_hours()[1:]
+    if last:
+        cells = IN_DAYS["DEBE010"]
+        lines = [f"2024-01-{30 + n},{','.join(cells[24 * n : 24 * n + 24])}" for n in (0, 1)]
+    return [",".join(["Date", *names]), *lines]
+
+
 def turned_with(names: str, more: str) -> list[str]:
     lines = [";".join([names, *TIMES.strftime("%d.%m.%Y %H:%M")])]
     return lines + [";".join([name, more, *READINGS[name]]) for name in IDS]
@@ -858,6 +868,15 @@ FILES: dict[str, Export] = {
     "hours across, one station": Export(
         text("mitte.csv", one_station_by_hours()), ids=["mitte"],
         cells={"mitte": ["", *IN_DAYS["DEBE010"][:47]]}, times=DAYS - pd.Timedelta(hours=1),
+    ),
+    "hours across, Mid and Noon": Export(
+        text("mitte.csv", by_halves_of_the_day("Mid", "Noon", False)), ids=["mitte"],
+        cells={"mitte": ["", *IN_DAYS["DEBE010"][:47]]}, times=DAYS - pd.Timedelta(hours=1),
+        notes=("24 hours of a day",),
+    ),
+    "hours across, AM and PM": Export(
+        text("mitte.csv", by_halves_of_the_day("12:00 AM", "12:00 PM", True)), ids=["mitte"],
+        cells={"mitte": IN_DAYS["DEBE010"]}, times=DAYS, notes=("24 hours of a day",),
     ),
     "transposed, with a unit": Export(
         text("a.csv", turned_with("station;unit", "µg/m³")), notes=("it was turned",)

@@ -353,6 +353,13 @@ def test_words_are_not_columns_because_of_blanks(lines: list[str], tmp_path) -> 
         read_readings(text("a.txt", lines)(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["Latitude", "Lon."])
+def test_places_below_the_names_are_named(name: str, tmp_path) -> None:
+    lines = [header(), f"{name},52.54,52.49,52.51", *rows()]
+    with pytest.raises(InputError, match=r"line 2: this row holds places.*sensors file"):
+        read_readings(text("a.csv", lines)(tmp_path))
+
+
 def test_a_readme_is_no_table(tmp_path) -> None:
     path = FILES["a folder of stations"].write(tmp_path)
     (path / "readme.txt").write_text("Readings of the city.\nNo warranty.\n")

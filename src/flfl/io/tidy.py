@@ -31,7 +31,7 @@ from flfl.io.columns import (
     listing,
 )
 from flfl.io.quantities import TYPES, is_quantity, kinds_by_station
-from flfl.io.shapes import MIDNIGHT, times_down
+from flfl.io.shapes import MIDNIGHT, refuse_places, times_down
 from flfl.io.times import TIME_NAMES, looks_like_date, looks_like_time
 
 DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date local", "dia", "data")
@@ -90,6 +90,7 @@ def tidy(columns: Columns, wide: bool = False) -> Columns:
     """All steps that look at a file's columns alone, in their order; ``wide``: as it was said."""
     if columns.format not in TEXTUAL:
         return columns
+    refuse_places(columns)
     across = [] if wide else [_across]
     before = [_without_empty, _without_headers, _unit_rows, _dated, *across, _joined_times]
     for step in (*before, _without_remarks, _one_station, _unit_columns):
@@ -312,9 +313,12 @@ def _joined_times(columns: Columns) -> Columns:
     gone, minute = [clock], columns.find(_MINUTES)
     if pc.all(pc.match_substring_regex(hours, r"^\d{1,2}$")).as_py():
         minutes: pa.Array | str = "00"
-        if minute is not None and pc.all(
-            pc.match_substring_regex(columns.arrays[minute], r"^\s*[0-5]?\d\s*$")
-        ).as_py():
+        if (
+            minute is not None
+            and pc.all(
+                pc.match_substring_regex(columns.arrays[minute], r"^\s*[0-5]?\d\s*$")
+            ).as_py()
+        ):
             minutes = pc.utf8_lpad(pc.utf8_trim_whitespace(columns.arrays[minute]), 2, "0")
             gone.append(minute)
         hours = pc.binary_join_element_wise(pc.utf8_lpad(hours, 2, "0"), minutes, ":")

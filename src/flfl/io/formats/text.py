@@ -491,7 +491,9 @@ def _ragged_row(
             remedy = "Give every row as many cells as the header; a missing reading is an empty "
             remedy += f"cell between its delimiters{title if len(row) > width else ''}"
             if blanks:
-                remedy = "The columns are separated by runs of blanks, where an empty cell cannot be"
+                remedy = (
+                    "The columns are separated by runs of blanks, where an empty cell cannot be"
+                )
                 remedy += " seen: write NaN for a missing reading, or export the table as CSV"
             return refuse(f"this row has {len(row)} cells, the header has {width}", remedy, line)
     problem = f"the rows cannot be split into cells ({reason[:80]})"
