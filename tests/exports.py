@@ -953,6 +953,9 @@ FILES: dict[str, Export] = {
         text("a.dat", ["# date time " + " ".join(IDS), *blanks("", "%Y-%m-%d %H:%M")[1:]]),
         notes=("runs of blanks", "two columns"),
     ),
+    "separated by blanks, one name for date and time": Export(
+        text("a.txt", blanks("time", "%Y-%m-%d %H:%M")), notes=("runs of blanks",),
+    ),
     "separated by blanks, of R": Export(
         text("a.txt", from_r()), notes=("runs of blanks", "numbers the rows"),
     ),

@@ -349,7 +349,7 @@ def test_a_cell_that_blanks_hide_is_named(tmp_path) -> None:
 
 @pytest.mark.parametrize("lines", [["some words", "and 3 more"], ["time", "2024-01-01 00:00"]])
 def test_words_are_not_columns_because_of_blanks(lines: list[str], tmp_path) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"no sensor column|not a number|cannot be read"):
         read_readings(text("a.txt", lines)(tmp_path))
 
 

@@ -215,8 +215,8 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
     if not bare[:1000].strip() and not bare.strip():
         raise refuse("the file is empty", "Give a file with readings")
     if (split := _without_blanks(bare)) is not None:
-        bare, told = split, "The columns are separated by runs of blanks; tabs are written instead."
-        notes = [*notes, told]
+        bare = split
+        notes.append("The columns are separated by runs of blanks; tabs are written instead.")
     frame, told = _frame(refuse, bare)
     body = Body(bare, frame)
     if not bytes(body.view[:1000]).strip():
@@ -276,9 +276,14 @@ def _without_blanks(bare: bytes) -> bytes | None:
             continue
         if 2 * sum(known) < len(known):
             continue
-        start = _offset(bare, at)
-        numbered = b"row\t" if width > len(cells[at]) else b""
-        return bare[:start] + numbered + _tabbed(bare[start:])
+        start, table = _offset(bare, at), _tabbed(bare[_offset(bare, at) :])
+        first, second = cells[below[words]][:2]
+        if width > len(cells[at]) and looks_like_date(first) and ":" in second:
+            # One name stands above the date and the clock.
+            table = re.sub(rb"(?m)^([^\t\n]*)\t(?=\d?\d:)", rb"\1 ", table)
+        elif width > len(cells[at]):
+            table = b"row\t" + table
+        return bare[:start] + table
     return None
 
 
