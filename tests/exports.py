@@ -14,6 +14,7 @@ of columns and forms of cells are those seen in public places:
 - UBA: the air quality index download (``Stationscode;Datum;"Feinstaub ..."``, times in quotes).
 - UK-AIR: a station's year with hours across, and the data selector's files with status and unit.
 - Sensor.Community: archive.sensor.community (12 columns of an SDS011).
+- NDBC, separated by blanks: written as they are known, too.
 - AirNow, Geod'air, Campbell TOA5, Davis, WeatherLink, hours across with flags: written as they are
   known, not compared with a file or a reader of it.
 """
@@ -120,6 +121,42 @@ def long_rows(line: Callable[[str, int, str], str], empty: bool = True) -> list[
         for i, cell in enumerate(READINGS[name])
         if cell or empty
     ]
+
+
+def blanks(first: str, stamp: str) -> list[str]:
+    """Columns of one width, with NaN for missing readings."""
+    lines = [f"{first:<17}" + "".join(f"{name:>10}" for name in IDS)]
+    for i, time in enumerate(TIMES):
+        cells = (READINGS[name][i] or "NaN" for name in IDS)
+        lines.append(f"{time.strftime(stamp):<17}" + "".join(f"{cell:>10}" for cell in cells))
+    return lines
+
+
+def from_r() -> list[str]:
+    """``write.table``: names in quotation marks, numbered rows without a name."""
+    lines = [" ".join(f'"{name}"' for name in ("time", *IDS))]
+    for i, line in enumerate(rows(";", '"%Y-%m-%d %H:%M"')):
+        cells = [cell or "NA" for cell in line.split(";")]
+        lines.append(" ".join([f'"{i + 1}"', *cells]))
+    return lines
+
+
+def ndbc() -> list[str]:
+    """Standard meteorological data: two rows of names, 99, 999 and 9999 by column, MM."""
+    lines = [
+        "#YY  MM DD hh mm WDIR WSPD GST  WVHT   DPD   APD MWD   PRES  ATMP  WTMP  DEWP  VIS PTDY"
+        "  TIDE",
+        "#yr  mo dy hr mn degT m/s  m/s     m   sec   sec degT   hPa  degC  degC  degC  nmi  hPa"
+        "    ft",
+    ]
+    for i, time in enumerate(TIMES):
+        water = READINGS["DEBE010"][i] or "999.0"
+        wave = "99.00 99.00 99.00 999" if i % 2 else " 1.27  8.33  5.41 118"
+        lines.append(
+            f"{time:%Y %m %d %H %M} {200 + 9 * i:3d}  5.{i}  6.{i} {wave} 9999.0  12.{i} {water:>5}"
+            " 999.0 99.0   MM 99.00"
+        )
+    return lines
 
 
 def transposed() -> list[str]:
@@ -393,6 +430,16 @@ def one_station_by_hours() -> list[str]:
     cells = [IN_DAYS["DEBE010"][n - 1] if n else "" for n in range(48)]
     lines = ["Date," + ",".join(f"{h:02d}:00" for h in range(24))]
     return lines + [f"2024-01-{30 + n},{','.join(cells[24 * n : 24 * n + 24])}" for n in (0, 1)]
+
+
+def by_halves_of_the_day(midnight: str, noon: str, last: bool) -> list[str]:
+    """One station by AM and PM; midnight before its day, or behind it."""
+    names = [*(f"{h}:00 AM" for h in range(1, 12)), noon, *(f"{h}:00 PM" for h in range(1, 12))]
+    names, lines = ([*names, midnight] if last else [midnight, *names]), one_station_by_hours()[1:]
+    if last:
+        cells = IN_DAYS["DEBE010"]
+        lines = [f"2024-01-{30 + n},{','.join(cells[24 * n : 24 * n + 24])}" for n in (0, 1)]
+    return [",".join(["Date", *names]), *lines]
 
 
 def turned_with(names: str, more: str) -> list[str]:
@@ -822,6 +869,15 @@ FILES: dict[str, Export] = {
         text("mitte.csv", one_station_by_hours()), ids=["mitte"],
         cells={"mitte": ["", *IN_DAYS["DEBE010"][:47]]}, times=DAYS - pd.Timedelta(hours=1),
     ),
+    "hours across, Mid and Noon": Export(
+        text("mitte.csv", by_halves_of_the_day("Mid", "Noon", False)), ids=["mitte"],
+        cells={"mitte": ["", *IN_DAYS["DEBE010"][:47]]}, times=DAYS - pd.Timedelta(hours=1),
+        notes=("24 hours of a day",),
+    ),
+    "hours across, AM and PM": Export(
+        text("mitte.csv", by_halves_of_the_day("12:00 AM", "12:00 PM", True)), ids=["mitte"],
+        cells={"mitte": IN_DAYS["DEBE010"]}, times=DAYS, notes=("24 hours of a day",),
+    ),
     "transposed, with a unit": Export(
         text("a.csv", turned_with("station;unit", "µg/m³")), notes=("it was turned",)
     ),
@@ -884,6 +940,24 @@ FILES: dict[str, Export] = {
     "WeatherLink": Export(text("a.csv", weatherlink())),
     "xlsx with merged titles": Export(
         merged_titles, notes=("above the column", "names units", "below the table")
+    ),
+    "NDBC, one buoy": Export(
+        text("41099h2024.txt", ndbc()), {"parameter": "WTMP"}, hint="parameter='WDIR'",
+        ids=["41099h2024"], cells=only("DEBE010"), notes=("runs of blanks", "NOAA's buoys"),
+    ),
+    "separated by blanks": Export(
+        text("a.txt", ["Messnetz Berlin, PM10", *blanks("time", "%Y-%m-%dT%H:%M")]),
+        notes=("runs of blanks", "above the column names"),
+    ),
+    "separated by blanks, date and time": Export(
+        text("a.dat", ["# date time " + " ".join(IDS), *blanks("", "%Y-%m-%d %H:%M")[1:]]),
+        notes=("runs of blanks", "two columns"),
+    ),
+    "separated by blanks, one name for date and time": Export(
+        text("a.txt", blanks("time", "%Y-%m-%d %H:%M")), notes=("runs of blanks",),
+    ),
+    "separated by blanks, of R": Export(
+        text("a.txt", from_r()), notes=("runs of blanks", "numbers the rows"),
     ),
     "UBA, one component": Export(
         text("a.csv", uba(1)), notes=("24:00", "below the table")

@@ -452,7 +452,9 @@ class ReadingRules(Settings):
         str | None, _said("Which sheet of a spreadsheet. Default: the one that holds a table.")
     ] = None
     format: Annotated[
-        Literal["auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba", "sensor.community"],
+        Literal[
+            "auto", "plain", "purpleair", "openaq", "eea", "aqs", "uba", "sensor.community", "ndbc"
+        ],
         _said("Whose download it is; auto: as the columns tell, plain: nobody's."),
     ] = "auto"
     censored: Annotated[Censored, _said("Readings such as <2.0: missing, or half the limit.")] = (

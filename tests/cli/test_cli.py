@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -537,3 +538,24 @@ def test_a_reader_that_has_had_enough_is_no_error():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
         assert running.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    "verb", [("evaluate", "--methods", "linear"), ("audit", "--nights", "0", "--json")]
+)
+def test_codes_are_told_where_they_are_used(verb, run, tmp_path):
+    t = np.arange(200)
+    values = np.column_stack([np.sin(t / 9 + i) + 5 for i in range(3)]).round(3)
+    values[::20, 0], values[7, 1] = -99.9, -999
+    path = tmp_path / "codes.csv"
+    index = pd.date_range("2024-01-01", periods=200, freq="h", name="time")
+    pd.DataFrame(values, index, list("abc")).to_csv(path)
+    name, *options = verb
+    told = run(name, path, *options).stderr
+    assert "Suspicious: 10 of 599 readings (1.7 %) are -99.9" in told
+    said = "--missing -99.9 --missing -999 --missing -9999"
+    assert f"Codes were used as readings; to have them missing, give {said}." in told
+    told = run(name, path, *options, *said.split()).stderr
+    assert "10 values equal to -99.9 read as missing." in told
+    assert "1 value equal to -999 read as missing." in told
+    assert "Suspicious" not in told

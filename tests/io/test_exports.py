@@ -340,6 +340,26 @@ def test_more_that_loggers_write(kind: str, note: str, tmp_path) -> None:
     check(table, Export(lambda folder: folder, notes=(note,)))
 
 
+def test_a_cell_that_blanks_hide_is_named(tmp_path) -> None:
+    lines = FILES["separated by blanks"].write(tmp_path).read_text().splitlines()
+    lines[4] = lines[4].replace("20.8", "    ")
+    with pytest.raises(InputError, match=r"line 5.*runs of blanks.*write NaN"):
+        read_readings(text("a.txt", lines)(tmp_path))
+
+
+@pytest.mark.parametrize("lines", [["some words", "and 3 more"], ["time", "2024-01-01 00:00"]])
+def test_words_are_not_columns_because_of_blanks(lines: list[str], tmp_path) -> None:
+    with pytest.raises(InputError, match=r"no sensor column|not a number|cannot be read"):
+        read_readings(text("a.txt", lines)(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["Latitude", "Lon."])
+def test_places_below_the_names_are_named(name: str, tmp_path) -> None:
+    lines = [header(), f"{name},52.54,52.49,52.51", *rows()]
+    with pytest.raises(InputError, match=r"line 2: this row holds places.*sensors file"):
+        read_readings(text("a.csv", lines)(tmp_path))
+
+
 def test_a_readme_is_no_table(tmp_path) -> None:
     path = FILES["a folder of stations"].write(tmp_path)
     (path / "readme.txt").write_text("Readings of the city.\nNo warranty.\n")

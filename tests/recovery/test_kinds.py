@@ -8,7 +8,7 @@ import pytest
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.model_selection import cross_val_score
 
-from flfl import FLFL, recover
+from flfl import FLFL, load, recover
 from flfl.datasets.synthetic import synthesize
 from flfl.errors import InputError
 from flfl.estimators.base import BaseRecoverer
@@ -73,6 +73,28 @@ class TestPolars:
         assert isinstance(filled, polars.DataFrame)
         assert filled.columns == given.columns
         assert filled["a"].null_count() == 0
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist])
+def test_an_array(kind, tmp_path):
+    result = recover(kind(wide().to_numpy()), method="linear", max_gap=2)
+    for name in ("values", "flags", "reasons", "methods", "lower", "upper"):
+        part, plain = getattr(result, name), getattr(result.plain, name)
+        assert isinstance(part, np.ndarray)
+        np.testing.assert_array_equal(part, plain.to_numpy())
+    filled = result.flags == "recovered"
+    assert filled.sum() == result.count("recovered") == 1
+    np.testing.assert_allclose(result.values[filled], EXPECTED[filled], rtol=2e-3)
+    assert (result.lower[filled] < result.upper[filled]).all()
+    assert np.isnan(result.values[10:13, 0]).all()
+    assert (result.reasons[10:13, 0] != "").all()
+    assert "60 slots" in repr(result)
+    result.save(tmp_path / "filled.csv", tmp_path / "flags.csv")
+    assert pd.read_csv(tmp_path / "filled.csv").shape == (60, 4)
+    result.save(tmp_path / "whole.zip")
+    np.testing.assert_array_equal(load(tmp_path / "whole.zip").values.to_numpy(), result.values)
+    assert result.to_xarray()["value"].shape == result.values.shape
+    assert len(result.to_long()) == result.values.size
 
 
 def test_an_arrow_table():

@@ -69,8 +69,8 @@ def test_a_time_column_is_left_out_and_the_rows_still_match():
     assert filled["time"].equals(frame["time"])
 
 
-def test_an_array_comes_back_with_row_and_column_numbers():
-    result = recover(gappy().to_numpy(), method="linear")
+def test_an_array_has_row_and_column_numbers_inside():
+    result = recover(gappy().to_numpy(), method="linear").plain
     assert result.values.loc[11, 0] == pytest.approx(gappy().interpolate().loc[11, 0])
 
 

@@ -248,7 +248,7 @@ class TestWhatIsAskedFirst:
     def test_a_sensor_better_off_alone_is_named(self, tmp_path):
         values = np.column_stack([np.sin(np.arange(300) / 9 + i) for i in range(3)])
         values[10:14, 0] = np.nan
-        result = recover(values, method="linear")
+        result = recover(pd.DataFrame(values), method="linear")
         assert [one.loses for one in result.by_sensor] == [True] * 3
         assert "Alone would be better at 0, 1, 2." in self.said(tmp_path, result)
         one, *others = result.by_sensor

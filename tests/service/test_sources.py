@@ -31,6 +31,21 @@ def frame():
     return pd.DataFrame(values, index, ["a", "b", "c"])
 
 
+def test_codes_are_told_in_the_log_without_a_reading(frame, tmp_path, caplog):
+    frame = frame.copy()
+    frame.iloc[[4, 20, 33], 0] = -99.9
+    frame.to_csv(tmp_path / "all.csv")
+    with caplog.at_level("WARNING", "flfl"):
+        taken = snapshot(ReadingSettings(file=tmp_path / "all.csv"), GRID)
+    assert (taken.values == -99.9).sum() == 3
+    (told,) = caplog.messages
+    assert told.startswith("3 readings are numbers that archives write for missing ones")
+    assert "99.9" not in told
+    caplog.clear()
+    snapshot(ReadingSettings(file=tmp_path / "all.csv", missing=[-99.9]), GRID)
+    assert caplog.messages == []
+
+
 def long_form(frame):
     rows = frame.reset_index().melt("time", var_name="sensor", value_name="value").dropna()
     return rows.sample(frac=1.0, random_state=0)

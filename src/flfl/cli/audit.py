@@ -10,7 +10,7 @@ import click
 from flfl import audit as auditing
 from flfl.cli import FAILED, options
 from flfl.cli.options import PATH, option
-from flfl.cli.output import check_before, print_json, print_table, progress
+from flfl.cli.output import check_before, print_json, print_notes, print_table, progress
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import InputError
 from flfl.evaluation import training_mask
@@ -72,8 +72,7 @@ def audit(
             values = values.where(training_mask(table, sensors, rate, pattern, seed).T)
         settings |= {"disclosure": disclosure, "nights": nights, "seed": seed}
         report = auditing.audit(values, sensors, progress=tell, **settings)
-    for note in (*table.notes, *sensors.notes):
-        click.echo(f"Note: {note}", err=True)
+    print_notes(table, sensors)
     written = []
     if save_view is not None and report.case is not None:
         written = [str(path) for path in auditing.save_view(save_view, report.case)]

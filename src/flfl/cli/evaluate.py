@@ -9,7 +9,7 @@ import click
 
 from flfl.cli import options
 from flfl.cli.options import option, several
-from flfl.cli.output import print_json, print_table, progress
+from flfl.cli.output import print_json, print_notes, print_table, progress
 from flfl.datasets.masks import PATTERNS
 from flfl.errors import FLFLError
 from flfl.evaluation import Row
@@ -80,8 +80,7 @@ def evaluate(
             tuned=tune,
             report=report,
         )
-    for note in (*table.notes, *sensors.notes):
-        click.echo(f"Note: {note}", err=True)
+    print_notes(table, sensors)
     if as_json:
         print_json({"rows": [row.as_dict() for row in rows]})
     else:

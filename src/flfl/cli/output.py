@@ -16,6 +16,7 @@ from flfl.errors import InputError, explained
 from flfl.estimators.saved_model import save_model
 from flfl.io.files import OUTPUT_SUFFIXES, check_writable
 from flfl.io.sensors import EACH, Sensors
+from flfl.io.suspicions import find_faults, warnings
 from flfl.io.table import Table
 from flfl.io.write import check_outputs, write_result
 from flfl.methods import described
@@ -46,6 +47,13 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     for first, *rest in cells:
         aligned = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         click.echo("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+
+
+def print_notes(table: Table, sensors: Sensors) -> None:
+    """What was understood of the files, and which readings are suspicious, where these are used as
+    they are; to stderr."""
+    for note in (*table.notes, *sensors.notes, *warnings(table, find_faults(table))):
+        click.echo(f"Note: {as_options(note)}", err=True)
 
 
 def progress() -> AbstractContextManager[Tell]:

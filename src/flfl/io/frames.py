@@ -22,13 +22,13 @@ WANTED = (
 
 
 def as_pandas(given: Any) -> tuple[pd.DataFrame, Back | None]:
-    """A table as pandas has it, and the way back; None where pandas or an array was given.
+    """A table as pandas has it, and the way back; None where it was of pandas or of plain dicts.
 
     Examples
     --------
     >>> frame, back = as_pandas([[1.0, 2.0], [3.0, 4.0]])
-    >>> frame.shape, back
-    ((2, 2), None)
+    >>> frame.shape, back(frame).tolist()
+    ((2, 2), [[1.0, 2.0], [3.0, 4.0]])
     """
     if isinstance(given, pd.Series):
         given = given.to_frame("value" if given.name is None else given.name)
@@ -44,7 +44,7 @@ def as_pandas(given: Any) -> tuple[pd.DataFrame, Back | None]:
     if xarray is not None and isinstance(given, xarray.DataArray):
         return _from_xarray(given)
     if isinstance(given, np.ndarray | list | tuple):
-        return _from_array(given), None
+        return _from_array(given), pd.DataFrame.to_numpy
     import narwhals as nw
 
     frame = nw.from_native(given, pass_through=True)

@@ -22,7 +22,7 @@ _WEATHER = (
 _QUANTITY = re.compile(
     r"(?:(?:hi|high|low|lo|min|max|avg|mean|out|in|outside|inside|outdoor|indoor|abs|rel)[ _.]+)*"
     r"(pm[ _]?(?:<sub>)?(10|1|2[.,_]?5|4)(\.0)?|no2?|nox|o3|so2|co2?|nh3|c6h6|tvoc|hum|dewpoint"
-    rf"|{_WEATHER}"
+    rf"|{_WEATHER}|wdir|wspd|gst|wvht|dpd|apd|mwd|pres|atmp|wtmp|dewp|vis|ptdy|tide"
     r"|nitrogen|nitric|ozone|ozono|sulphur|sulfur|carbon|benzene|dioxyde|dióxido|monoxyde"
     r"|feinstaub|ozon|stickstoff|schwefel|kohlenmonoxid)"
     r"([ _\-(,.<].*|(er)?atur(e|a)?.*|ita(tion|ci[oó]n).*|\d.*|mon?oxid.*|dioxid.*|ätsindex.*|$)",
@@ -146,6 +146,6 @@ def _pick(columns: Columns, kinds: Sequence[int], parameter: str | None) -> int:
     main = [i for i in kinds if not _BESIDE.fullmatch(columns.names[i])]
     if len(main) == 1:
         return main[0]
-    problem = f"the columns are quantities, not sensors: {listing(names, 8)}"
+    problem = f"the columns are quantities, not sensors: {listing(names, 15)}"
     example = columns.names[(main or kinds)[0]]
     raise columns.error(problem, f"Choose one with parameter, for example parameter={example!r}")

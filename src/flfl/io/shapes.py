@@ -10,12 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flfl.io.columns import Columns
+from flfl.io.cells import is_plain_number
+from flfl.io.columns import Columns, key
 from flfl.io.times import looks_like_date
 
 _HOUR = re.compile(
     r"(?P<word>[a-zäöü]*)[ _.]?(?P<hour>[01]?\d|2[0-4])(:00)?[ _.]?(h|hr|uhr)?", re.IGNORECASE
 )
+_HALF = re.compile(r"(?P<hour>0?[1-9]|1[0-2])(:00)? ?(?P<half>[ap])\.? ?m\.?", re.IGNORECASE)
+_MIDDLES = {"mid": 0, "midnight": 0, "noon": 12}
+_PLACES = ("lat", "latitude", "latitud", "breite", "breitengrad", "lon", "long", "lng", "longitude",
+           "longitud", "länge", "längengrad", "elevation", "elev", "altitude", "alt")  # fmt: skip
 _DAY = 24
 MIDNIGHT = r"[ T]00:00(:00(\.0+)?)?\s*$"
 """What a spreadsheet puts behind a day."""
@@ -33,7 +38,11 @@ def _hours(columns: Columns, sensors: Sequence[str], dates: Sequence[str]) -> Co
     """One row a day (and a station), one column an hour: 1 to 24, H01 to H24 or 00:00 to 23:00."""
     groups: dict[str, dict[int, int]] = {}
     for i, name in enumerate(columns.names):
-        if match := _HOUR.fullmatch(name):
+        if half := _half(name):
+            hours = groups.setdefault("", {})
+            # Midnight begins a day where it stands first.
+            hours[half if hours else half % _DAY] = i
+        elif match := _HOUR.fullmatch(name):
             groups.setdefault(match["word"].lower(), {})[int(match["hour"])] = i
     whole = {
         word: hours
@@ -63,6 +72,30 @@ def _hours(columns: Columns, sensors: Sequence[str], dates: Sequence[str]) -> Co
     more = {"flag": list(whole[words[0]].values())} if words else {}
     gone = {day, *(i for one in whole.values() for i in one.values())}
     return _melted(columns, sensors, times, list(hours.values()), gone, more, told)
+
+
+def _half(name: str) -> int | None:
+    """The hour of the day in a name with AM or PM, 24 where it is midnight; None for others.
+
+    Examples
+    --------
+    >>> [_half(name) for name in ("Mid", "1:00 AM", "Noon", "11 p.m.", "12:00 AM", "13:00")]
+    [24, 1, 12, 23, 24, None]
+    """
+    if name.lower() in _MIDDLES:
+        return _MIDDLES[name.lower()] or _DAY
+    match = _HALF.fullmatch(name)
+    return match and (int(match["hour"]) % 12 + 12 * (match["half"] in "pP") or _DAY)
+
+
+def refuse_places(columns: Columns) -> None:
+    """Refuse rows below the names that hold the places of the sensors."""
+    for row, cell in enumerate(columns.arrays[0].slice(0, 5).to_pylist()):
+        beside = [str(array[row]).strip() for array in columns.arrays[1:]]
+        if key(str(cell or "")) in _PLACES and any(map(is_plain_number, beside)):
+            problem = f"this row holds places ({str(cell).strip()!r}), not readings"
+            remedy = "Move such rows into a sensors file (sensor_id, latitude, longitude)"
+            raise columns.error(problem, remedy, row)
 
 
 def refuse_parts_of_time(columns: Columns, time: int) -> None:

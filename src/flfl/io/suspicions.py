@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from flfl import constants
+from flfl.config import SENTINELS
 from flfl.errors import InputError
 from flfl.io.columns import listing
 from flfl.io.table import Table
@@ -74,15 +75,10 @@ def find_faults(table: Table) -> tuple[Suspicion, ...]:
     >>> [found.sentence for found in find_faults(from_frame(readings[:, None]))]
     ['3 of 60 readings (5 %) are -99.9, far from all others: a code for missing, or the end of ...']
     """
-    values, found = table.values.to_numpy(dtype=np.float64, copy=True), list[Suspicion]()
-    total = int(table.known.sum())
-    for code, cells in _codes(values):
-        count = int(cells.sum())
-        share = f" ({100 * count / total:.2g} %)" if 1000 * count >= total else ""
-        problem = f"{count} of {total} readings{share} are {code:g}, far from all others: a code "
-        problem += "for missing, or the end of the scale"
-        found.append(suspicion("code", table, _columns(cells), count, problem, cells))
-        values[cells] = np.nan
+    values = table.values.to_numpy(dtype=np.float64, copy=True)
+    found = find_codes(table)
+    for one in found:
+        values[one.cells] = np.nan
     flat = _flat(values)
     if flat.any():
         problem = "SENSORS one constant value"
@@ -105,12 +101,40 @@ def find_faults(table: Table) -> tuple[Suspicion, ...]:
     return tuple(found)
 
 
+def find_codes(table: Table) -> list[Suspicion]:
+    """Readings that are probably codes for missing ones, or the end of a scale."""
+    found, total = [], int(table.known.sum())
+    for code, cells in _codes(table.values.to_numpy(dtype=np.float64)):
+        count = int(cells.sum())
+        share = f" ({100 * count / total:.2g} %)" if 1000 * count >= total else ""
+        problem = f"{count} of {total} readings{share} are {code:g}, far from all others: a code "
+        problem += "for missing, or the end of the scale"
+        found.append(suspicion("code", table, _columns(cells), count, problem, cells))
+    return found
+
+
+def code_of(fault: Suspicion, table: Table) -> float:
+    """The number that a suspicion of kind ``code`` is of."""
+    return float(table.values.to_numpy()[fault.cells][0])
+
+
 def is_known_code(fault: Suspicion, table: Table) -> bool:
     """Whether a suspicion is of a number that archives use for missing readings: -99.9 and such."""
     if fault.kind != "code" or fault.cells is None:
         return False
-    code = float(table.values.to_numpy()[fault.cells][0])
+    code = code_of(fault, table)
     return code in _CODES or re.fullmatch(r"-9{2,}(\.9+)?", f"{code:.10g}") is not None
+
+
+def warnings(table: Table, faults: Sequence[Suspicion]) -> list[str]:
+    """Suspicions in words, for work that uses the readings as they are, and what makes codes
+    missing when they are read."""
+    # Of a constant sensor the table's own notes tell.
+    told = [f"Suspicious: {one.sentence}" for one in faults if one.kind != "flat"]
+    if codes := [code_of(one, table) for one in faults if is_known_code(one, table)]:
+        named = " ".join(f"missing={code:.10g}" for code in (*codes, *SENTINELS))
+        told.append(f"Codes were used as readings; to have them missing, give {named}.")
+    return told
 
 
 def without_faults(table: Table, faults: Sequence[Suspicion]) -> Table:

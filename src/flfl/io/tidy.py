@@ -31,16 +31,17 @@ from flfl.io.columns import (
     listing,
 )
 from flfl.io.quantities import TYPES, is_quantity, kinds_by_station
-from flfl.io.shapes import MIDNIGHT, times_down
+from flfl.io.shapes import MIDNIGHT, refuse_places, times_down
 from flfl.io.times import TIME_NAMES, looks_like_date, looks_like_time
 
 DATE_NAMES = ("date", "day", "datum", "tag", "fecha", "jour", "date local", "dia", "data")
 CLOCK_NAMES = ("time", "hour", "clock", "uhrzeit", "zeit", "stunde", "std", "hora", "heure",
-               "hour of day", "time local", "start hour", "hora utc", "hr", "h")  # fmt: skip
+               "hour of day", "time local", "start hour", "hora utc", "hr", "hh", "h")  # fmt: skip
 _CLOCK = r"^\s*'?([01]?\d|2[0-4])([:.]?\d{2}|([:.]\d{2}){2})?'?\s*([AaPp][Mm]|UTC)?\s*$"
-_MINUTES = ("minute", "minutes", "min", "minuto")
-_PARTS = (("year", "jahr", "año", "ano", "année", "yyyy"), ("month", "monat", "mes", "mois", "mm"),
-          ("day", "tag", "día", "dia", "jour", "dd"))  # fmt: skip
+_MINUTES = ("minute", "minutes", "min", "minuto", "mm", "mn")
+_PARTS = (("year", "jahr", "año", "ano", "année", "yyyy", "yy", "yr"),
+          ("month", "monat", "mes", "mois", "mm", "mo"),
+          ("day", "tag", "día", "dia", "jour", "dd", "dy"))  # fmt: skip
 _DAY_OF_YEAR = ("doy", "day of year", "julian day", "jday", "yday", "jd")
 _COUNTS = ("no", "nr", "#", "row", "index", "id", "lfd nr", "unnamed: 0", "rownum",
            "record", "recnum", "recno", "record id", "entry id")  # fmt: skip
@@ -62,7 +63,7 @@ _REMARKS = ("comment", "comments", "remark", "remarks", "note", "notes", "bemerk
             "comentarios", "nota", "notas")  # fmt: skip
 _UNIT = re.compile(
     r"[\[(]?\s*(%|°?\s?[cfk]|deg.*|[µμu]g\s?(/|m|\.|\s).*|mg\s?(/|m|\.|\s).*|ng.*|pp[bmt].*|g/.*|[hk]?pa"
-    r"|mbar|bar|mmhg|mm|cm|m|km|m/s|km/h|mph|kn|w/?m.*|lux|db.*|v|mv|1/m|#.*|counts?.*|aqi"
+    r"|mbar|bar|mmhg|mm|cm|m|km|m/s|km/h|mph|kn|ft|nmi|sec|w/?m.*|lux|db.*|v|mv|1/m|#.*|counts?.*|aqi"
     r"|number|none|n/?a|-)\s*[\])]?",
     re.IGNORECASE,
 )
@@ -89,6 +90,7 @@ def tidy(columns: Columns, wide: bool = False) -> Columns:
     """All steps that look at a file's columns alone, in their order; ``wide``: as it was said."""
     if columns.format not in TEXTUAL:
         return columns
+    refuse_places(columns)
     across = [] if wide else [_across]
     before = [_without_empty, _without_headers, _unit_rows, _dated, *across, _joined_times]
     for step in (*before, _without_remarks, _one_station, _unit_columns):
@@ -311,8 +313,11 @@ def _joined_times(columns: Columns) -> Columns:
     gone, minute = [clock], columns.find(_MINUTES)
     if pc.all(pc.match_substring_regex(hours, r"^\d{1,2}$")).as_py():
         minutes: pa.Array | str = "00"
-        if minute is not None and pc.all(
-            pc.match_substring_regex(columns.arrays[minute], r"^\s*[0-5]?\d\s*$")
+        if (
+            minute is not None
+            and pc.all(
+                pc.match_substring_regex(columns.arrays[minute], r"^\s*[0-5]?\d\s*$")
+            ).as_py()
         ):
             minutes = pc.utf8_lpad(pc.utf8_trim_whitespace(columns.arrays[minute]), 2, "0")
             gone.append(minute)

@@ -80,8 +80,8 @@ def recover(
     readings : DataFrame, DataArray, array, Table or path
         A DataFrame (pandas, polars, any that narwhals knows) has times in its index or in a column
         of that name, and one column for each sensor; or it is long, with a time, a sensor and a
-        value. The tables of the result are of the same kind, one column for each sensor. NaN, -999
-        and -9999 are missing.
+        value. The tables of the result are of the same kind, arrays where an array was given, one
+        column for each sensor. NaN, -999 and -9999 are missing.
     sensors : Sensors, DataFrame or path, optional
         Coordinates (and sites), one row for each sensor.
     sites : sequence, mapping or "each", optional

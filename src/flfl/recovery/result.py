@@ -44,7 +44,8 @@ class Recovery:
     """A filled table.
 
     The tables have the rows and columns that were given: same order, same index, same names (a
-    time column of the DataFrame is left out).
+    time column of the DataFrame is left out). They are of the kind that was given; arrays have no
+    names, ``plain`` has numbers for them.
 
     Attributes
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from functools import partial
@@ -19,6 +20,7 @@ from flfl.io.files import Writer, check_writable
 from flfl.io.grid import unseen
 from flfl.io.read import frame_columns, from_frame, read_readings, to_table
 from flfl.io.sensors import read_sensors
+from flfl.io.suspicions import find_codes, is_known_code
 from flfl.io.table import NOBODY, Table
 from flfl.io.write import Provenance, write_result
 from flfl.service.diary import Diary, stamp
@@ -26,6 +28,7 @@ from flfl.service.grid import TimeGrid
 from flfl.service.home import Snapshot
 from flfl.service.night import Night, gained, page_and_scores
 
+_LOG = logging.getLogger("flfl.site")
 Array = NDArray[np.float64]
 _NO_READING = "no reading"
 WORDS = ("", *METHODS, NOBODY, _NO_READING)
@@ -37,6 +40,13 @@ _LEAST_ROOM = 2**22
 def read_source(settings: ReadingSettings, grid: TimeGrid) -> Snapshot:
     """The owner's readings on the network's times."""
     where, table = source_table(settings)
+    codes = [one.readings for one in find_codes(table) if is_known_code(one, table)]
+    if codes:
+        _LOG.warning(
+            "%d readings are numbers that archives write for missing ones, and are used as they"
+            " are; `missing` in [readings] makes them missing, `flfl inspect` shows them",
+            sum(codes),
+        )
     ids, values = list(table.sensor_ids), aligned(table, grid, where)
     if settings.sensors is None:
         return Snapshot(ids, values, None, "")

@@ -122,17 +122,37 @@ LAYOUTS = (
 )  # fmt: skip
 """In the order in which they are tried."""
 
+_BUOY = ("WDIR", "WSPD", "GST", "WVHT", "ATMP", "WTMP")
+_BUOY_CODES = dict.fromkeys(("WSPD", "GST", "WVHT", "DPD", "APD", "VIS", "TIDE"), "99")
+_BUOY_CODES |= dict.fromkeys(("WDIR", "MWD", "ATMP", "WTMP", "DEWP"), "999") | {"PRES": "9999"}
+"""What stands for a missing reading in files of buoys, by column, beside MM."""
+
 
 def recognised(columns: Columns, wanted: str = "auto") -> Columns:
     """The columns of an agency's download by common names; others as they are."""
     for layout in LAYOUTS:
         if wanted in ("auto", layout.name) and set(layout.needs) <= set(columns.names):
             return _translated(columns, layout)
+    if wanted in ("auto", "ndbc") and set(_BUOY) <= set(columns.names):
+        return _buoy(columns)
     if wanted not in ("auto", "plain"):
         found = listing(columns.names, 8)
         problem = f"this is not a download of {wanted}; the columns are {found}"
         raise columns.error(problem, "Leave format out")
     return columns
+
+
+def _buoy(columns: Columns) -> Columns:
+    """NOAA's standard meteorological files without their codes for missing readings."""
+    arrays, lost = list(columns.arrays), 0
+    for i, name in enumerate(columns.names):
+        if not name.isupper() or name in ("YY", "MM", "DD"):
+            continue
+        found = pc.match_substring_regex(arrays[i], rf"^(MM|{_BUOY_CODES.get(name, 'MM')}(\.0+)?)$")
+        arrays[i], lost = pc.if_else(found, "", arrays[i]), lost + int(pc.sum(found).as_py() or 0)
+    told = f"The file is a download of NOAA's buoys; {lost} cells of MM, 99, 999 and 9999, each"
+    told += " where that is the column's code, are missing."
+    return replace(columns, arrays=tuple(arrays), notes=(*columns.notes, told))
 
 
 def _translated(columns: Columns, layout: Layout) -> Columns:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -214,6 +214,9 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
     bare, encoding, mark, notes = decode(data, encoding, refuse)
     if not bare[:1000].strip() and not bare.strip():
         raise refuse("the file is empty", "Give a file with readings")
+    if (split := _without_blanks(bare)) is not None:
+        bare = split
+        notes.append("The columns are separated by runs of blanks; tabs are written instead.")
     frame, told = _frame(refuse, bare)
     body = Body(bare, frame)
     if not bytes(body.view[:1000]).strip():
@@ -223,7 +226,7 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         arrays = body.texts() if found is None else [found[0], *map(pa.array, found[1])]
     except pa.ArrowInvalid as error:
         rows = csv_rows(bare, frame.delimiter, frame.first_line - 1)
-        raise _ragged_row(refuse, rows, len(frame.names), str(error)) from None
+        raise _ragged_row(refuse, rows, len(frame.names), str(error), bool(split)) from None
     line_end = _LINE_END.search(bare)
 
     def line(row: int) -> str:
@@ -245,6 +248,51 @@ def read_text(path: Path, data: bytes, encoding: str | None = None) -> Columns:
         ),
         notes=tuple(notes + told),
     )  # fmt: skip
+
+
+def _without_blanks(bare: bytes) -> bytes | None:
+    """A text whose columns are separated by runs of blanks, with tabs instead; None for others.
+
+    A mark of comments before the names goes; names for all columns but the first, as R writes them,
+    stand above rows that are numbered.
+    """
+    lines = bare[: 1 << 16].decode("utf-8", errors="ignore").splitlines()[:_MANY]
+    cells = [re.findall(r'"[^"]*"|[^\s"]+', line.lstrip("#")) for line in lines]
+    there = [i for i, row in enumerate(cells) if row]
+    for place, at in enumerate(there[:-1]):
+        below = there[place + 1 :]
+        words = len(list(takewhile(lambda i: not any(map(is_plain_number, cells[i])), below)))
+        # Marks of comments stand before the names of all rows of words, or before none.
+        hidden = lines[at].startswith("#") and any(lines[i][0] != "#" for i in below[:words])
+        if any(mark in lines[at] for mark in DELIMITERS) or len(cells[at]) < 2 or hidden:
+            continue
+        if any(map(is_plain_number, cells[at])) or not below[words:]:
+            continue
+        width = len(cells[below[words]])
+        alike = sum(len(cells[i]) == width for i in below[words:])
+        known = [is_plain_number(cell) for i in below[words:] for cell in cells[i][1:]]
+        marked = any(re.search(r"[;\t|]|,(?!\d)|(?<!\d),", lines[i]) for i in below)
+        if marked or width - len(cells[at]) not in (0, 1) or 2 * alike <= len(below[words:]):
+            continue
+        if 2 * sum(known) < len(known):
+            continue
+        start, table = _offset(bare, at), _tabbed(bare[_offset(bare, at) :])
+        first, second = cells[below[words]][:2]
+        if width > len(cells[at]) and looks_like_date(first) and ":" in second:
+            # One name stands above the date and the clock.
+            table = re.sub(rb"(?m)^([^\t\n]*)\t(?=\d?\d:)", rb"\1 ", table)
+        elif width > len(cells[at]):
+            table = b"row\t" + table
+        return bare[:start] + table
+    return None
+
+
+def _tabbed(table: bytes) -> bytes:
+    """Runs of blanks as tabs, but for those in quotation marks and at the ends of lines."""
+    table = re.sub(rb"(?m)^[ #]+|[ ]+(?=\r?$)", b"", table)
+    if b'"' in table:
+        return re.sub(rb'("[^"\r\n]*")|[ ]+', lambda found: found[1] or b"\t", table)
+    return re.sub(rb"[ ]+", b"\t", table)
 
 
 def csv_rows(data: bytes, delimiter: str, skip: int = 0) -> Iterator[Row]:
@@ -439,12 +487,19 @@ def _foot(bare: bytes, delimiter: str, width: int) -> str:
     return "".join(lines[keep:])
 
 
-def _ragged_row(refuse: Refuse, rows: Iterator[Row], width: int, reason: str) -> InputError:
+def _ragged_row(
+    refuse: Refuse, rows: Iterator[Row], width: int, reason: str, blanks: bool = False
+) -> InputError:
     for line, row in rows:
         if len(row) != width:
             title = "; if lines of a title stand above the column names, remove them"
             remedy = "Give every row as many cells as the header; a missing reading is an empty "
             remedy += f"cell between its delimiters{title if len(row) > width else ''}"
+            if blanks:
+                remedy = (
+                    "The columns are separated by runs of blanks, where an empty cell cannot be"
+                )
+                remedy += " seen: write NaN for a missing reading, or export the table as CSV"
             return refuse(f"this row has {len(row)} cells, the header has {width}", remedy, line)
     problem = f"the rows cannot be split into cells ({reason[:80]})"
     return refuse(problem, "Look for a quotation mark that is never closed", None)
