@@ -392,7 +392,8 @@ def protection(rows: pd.DataFrame) -> list[Picture]:
 def ownership(rows: pd.DataFrame) -> list[Picture]:
     """What an owner gains, by how many sensors it has: of what pooling would gain, how much."""
     pairs = owners.paired(rows)
-    pairs = pairs[(pairs["label"] == OURS) & pairs["pattern"].isin(("random", "block"))]
+    half = pairs["pattern"].isin(("random", "block")) & pairs["size"].notna()
+    pairs = pairs[(pairs["label"] == OURS) & half]
     found = _by_size(pairs)
     places = [how for how in _PLACES if any(key[0] == how for key in found)]
     if not places:

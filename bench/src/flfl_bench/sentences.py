@@ -21,7 +21,7 @@ def gained(rows: pd.DataFrame) -> str:
         f"**What you gain:** with half of the readings missing, an owner of one sensor has"
         f" {100 * single.gain:.0f} % less error than alone, {_share(single)} of what pooling"
         f" everybody's readings would gain; an owner of two to four has {100 * few.gain:.0f} %"
-        f" less, {_share(few)} ({_networks(half)})."
+        f" less, {_share(few)} ({_networks(half[half['size'].notna()])})."
     )
 
 
