@@ -17,6 +17,7 @@ from flfl_bench.cli import main
 from flfl_bench.pool import Lost
 from flfl_bench.runner import give_back_memory
 from flfl_bench.store import SCORES, TIMINGS
+from waiting import eventually
 
 SMALL = Path(__file__).with_name("small.toml")
 MADE = '[[data]]\nname = "made"\nmade = {sensors = 9, slots = 150, rank = 2}\n'
@@ -127,12 +128,7 @@ def cells(out):
 
 
 def gone(pids):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if not any(_alive(pid) for pid in pids):
-            return True
-        time.sleep(0.1)
-    return False
+    return eventually(lambda: not any(_alive(pid) for pid in pids))
 
 
 def _alive(pid):
