@@ -305,7 +305,7 @@ def exposure(rows: pd.DataFrame) -> Picture:
                 for at, x, y in zip(line.index, line["everybody_median"], change, strict=True)
             ]
         axis.axhline(0, color=GREY, linewidth=0.6, linestyle=":")
-        axis.set_xlabel("R^2 of the residual that everybody else reads (median sensor)")
+        axis.set_xlabel("R^2 that everybody else reads (median sensor)")
         axis.set_ylabel("error against alone (%)")
         axis.set_xlim(-0.03, 1.08)
         axis.margins(y=0.15)
