@@ -232,7 +232,7 @@ def pages(out: Path, files: Sequence[Path]) -> dict[Path, str]:
         "Where a number of cells is given as a part, the others have not been run yet. Each page"
         " names the version and the commit that its rows come from."
         f" These pages are made from the rows in `{folder}/*.parquet` by `flfl-bench results"
-        f" {folder} --out {out.as_posix()}`; [Benchmarks](benchmark.md) says how rows are made."
+        f" {folder} --out {out.as_posix()}`; the page on benchmarks says how rows are made."
     ]
     place = out.with_suffix("")
     written = {place / f"{path.stem}.md": _tables(path, rows, about) for path, rows, about in found}
