@@ -97,6 +97,8 @@ SAVED_NUMBERS = 3.0
 
 HELD_OUT, MOST_HELD_OUT, ENOUGH_HELD_OUT = 0.05, 0.15, 1500
 """Share of readings held out to judge by; the most of a small owner, to have so many."""
+HELD_OUT_IN_ALL, MOST_DRAWS = 400, 4
+"""Held-out readings that an owner judges by, drawn so often at the most."""
 LONGEST_HELD_OUT_HOURS = 48
 """Longest run that is hidden: a few very long ones would be a noisy hold-out."""
 SILENT_SHARE, SILENT_HOURS = 0.9, 24

@@ -8,7 +8,7 @@ import pytest
 from flfl.ensemble import boosting, personal
 from flfl.ensemble import candidates as local
 from flfl.ensemble.joint import Curve, Joint, fit_joint
-from flfl.ensemble.personal import Shared
+from flfl.ensemble.personal import Fit, Shared
 from flfl.model import kalman_em
 from flfl.model.state_space import Dynamics
 
@@ -26,24 +26,19 @@ def network(common):
     seen = common + 0.2 * np.random.default_rng(9).standard_normal(len(common))
     dynamics = Dynamics(np.array([[0.99]]), np.array([[0.1]]))
     information = np.full((len(common), 1, 1), 1 / 0.04)
-    return Shared(information, seen[:, None] / 0.04, dynamics, np.ones((3, 1)), np.full(3, 0.1))
+    return Shared(information, seen[:, None] / 0.04, dynamics, np.full(3, 0.1))
 
 
 def curves(Y, J, shared):
     """The network followed and finished, for parameters that stay as they are."""
-    start = shared.P @ shared.posterior.mean.T, Joint((np.arange(len(Y)),), (dynamics_of(len(Y)),))
-    followed, _ = personal.follow(Y, J, shared, start)
-    return followed, personal.finish(Y, J, shared, steps=1)[0]
+    fit = Fit(np.ones((len(Y), 1)), shared.r)
+    joint = Joint((np.arange(len(Y)),), (dynamics_of(len(Y)),))
+    followed, _ = personal.follow(Y, J, fit.P @ shared.posterior.mean.T, joint)
+    return followed, personal.finish(Y, J, shared, fit, steps=1)[0]
 
 
 def dynamics_of(m):
     return kalman_em.Dynamics(0.9 * np.eye(m), 0.1 * np.eye(m), 0.1 * np.ones(m))
-
-
-def part_of(shared, rows):
-    return Shared(
-        shared.information, shared.vector, shared.dynamics, shared.P[rows], shared.r[rows]
-    )
 
 
 def made_of(Y, J, shared, models=(None, None)):
@@ -82,7 +77,7 @@ def test_candidates_are_in_the_order_of_their_names(site):
 
 def test_candidates_without_the_network_are_the_same_whatever_it_says(site):
     Y, J, shared, _ = site
-    lie = Shared(shared.information, -3 * shared.vector, shared.dynamics, shared.P, shared.r)
+    lie = replace(shared, vector=-3 * shared.vector)
     one, two = made_of(Y, J, shared), made_of(Y, J, lie)
     alone = [0, 1, 2, 3, 8]
     np.testing.assert_array_equal(one.values[alone], two.values[alone])
@@ -99,7 +94,7 @@ def test_odd_sensors_are_no_exception(site, spoil):
     if spoil == "constant":
         Y[0] = 0.0
     rows = slice(1) if spoil == "lone" else slice(None)
-    made = made_of(Y[rows], J[rows], part_of(shared, rows))
+    made = made_of(Y[rows], J[rows], replace(shared, r=shared.r[rows]))
     assert np.isfinite(made.values).all()
     assert np.isfinite(made.deviations).all()
     assert np.isfinite(local.scale_features(made.deviations, made.silent, made.values)).all()

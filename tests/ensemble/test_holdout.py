@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from flfl.constants import HELD_OUT_IN_ALL, MOST_DRAWS
 from flfl.constants import LONGEST_HELD_OUT_HOURS as LONGEST
-from flfl.ensemble.holdout import draw_holdout, runs
+from flfl.ensemble.holdout import draw_holdout, draw_holdouts, runs
 
 masks = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=30))
 
@@ -89,3 +90,30 @@ def test_chance_does_not_make_a_site_silent():
     J = np.random.default_rng(0).random((4, 5000)) < 0.1
     hidden = draw_holdout(J, np.random.default_rng(1), share=0.1)
     assert (hidden.sum(axis=0) == 4).sum() < 3
+
+
+@given(masks, st.integers(0, 100), st.sampled_from([1.0, 6.0]))
+def test_draws_are_hold_outs_one_after_the_other(J, seed, per_hour):
+    rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
+    held = draw_holdouts(J, rng, per_hour=per_hour)
+    assert 1 <= len(held) <= MOST_DRAWS
+    for one in held:
+        np.testing.assert_array_equal(one, draw_holdout(J, again, per_hour=per_hour))
+
+
+def test_an_owner_draws_again_until_it_has_enough_to_judge_by():
+    draws = []
+    for N in (300, 1500, 4000, 20_000):
+        J = np.random.default_rng(0).random((2, N)) < 0.5
+        held = draw_holdouts(J, np.random.default_rng(1))
+        n, D = held[0].sum(), len(held)
+        assert D == MOST_DRAWS or n * D >= HELD_OUT_IN_ALL > n * (D - 1)
+        draws.append(D)
+    assert draws[0] == MOST_DRAWS > draws[1] > draws[2] == draws[3] == 1
+
+
+def test_draws_differ():
+    J = np.random.default_rng(0).random((2, 300)) < 0.5
+    held = draw_holdouts(J, np.random.default_rng(1))
+    assert len(np.unique(held.reshape(len(held), -1), axis=0)) == len(held) == MOST_DRAWS
+    assert held.any(axis=0).sum() > 2 * held[0].sum()

@@ -1,11 +1,13 @@
 """The personal finish against dense conditioning, and leave-one-out against leaving out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flfl.constants import LEARN_SLOTS, PULL_REACH
+from flfl.constants import LEARN_SLOTS, LEAST_RESIDUAL, PULL_REACH
 from flfl.ensemble import personal
 from flfl.ensemble.joint import Joint, alike, fit_joint, some_slots
 from flfl.ensemble.personal import Fit, Shared
@@ -21,10 +23,20 @@ def draw(seed, N=22, k=2, m=3):
     there = rng.random(N) < 0.7
     information = np.einsum("tqa,tqb->tab", B, B) * there[:, None, None]
     vector = np.einsum("tqa,tq->ta", B, rng.standard_normal((N, 3))) * there[:, None]
-    P, r = rng.standard_normal((m, k)), rng.uniform(0.2, 1, m)
-    shared = Shared(information, vector, dynamics, P, r)
+    shared = Shared(information, vector, dynamics, rng.uniform(0.2, 1, m))
     Y, J = rng.standard_normal((m, N)), rng.random((m, N)) < 0.6
     return Y, J, shared, Fit(rng.standard_normal((m, k)), rng.uniform(0.1, 1, m))
+
+
+def finished(Y, J, shared):
+    """The owner's curves as it starts: from loadings that only the readings in use have told."""
+    fit = personal.regress(Y, J, shared.posterior, shared.r)
+    return personal.finish(Y, J, shared, fit)[0]
+
+
+def followed(Y, J, shared):
+    post = shared.posterior
+    return personal.follow(Y, J, personal.regress(Y, J, post, shared.r).P @ post.mean.T)[0]
 
 
 def dense(Y, J, shared, fit):
@@ -71,10 +83,12 @@ def test_leave_one_out_is_leaving_one_out(way, seed):
         def made(known):
             return personal.finish(Y, known, shared, fit, steps=1)[0]
     else:
-        start = personal.follow(Y, J, shared)[1]
+        post = shared.posterior
+        said = personal.regress(Y, J, post, shared.r).P @ post.mean.T
+        joint = personal.follow(Y, J, said)[1]
 
         def made(known):
-            return personal.follow(Y, known, shared, start)[0]
+            return personal.follow(Y, known, said, joint)[0]
 
     curve = made(J)
     np.testing.assert_array_equal(curve.loo[~J], curve.mean[~J])
@@ -87,12 +101,12 @@ def test_leave_one_out_is_leaving_one_out(way, seed):
         assert curve.loo_var[i, t] == pytest.approx(without.loo_var[i, t], abs=1e-6)
 
 
-@pytest.mark.parametrize("way", [personal.finish, personal.follow])
+@pytest.mark.parametrize("way", [finished, followed])
 def test_readings_that_are_not_used_change_nothing(way):
     Y, J, shared, _ = draw(0)
     wild = np.where(J, Y, 1e9)
     for one, other in zip(
-        vars(way(Y, J, shared)[0]).values(), vars(way(wild, J, shared)[0]).values(), strict=True
+        vars(way(Y, J, shared)).values(), vars(way(wild, J, shared)).values(), strict=True
     ):
         np.testing.assert_array_equal(one, other)
 
@@ -112,7 +126,7 @@ def test_the_pull_falls_off_as_the_curve_says():
     np.testing.assert_allclose(change[20 + around] / change[20], before.fall[0, 20], atol=1e-5)
 
 
-@pytest.mark.parametrize("way", [personal.finish, personal.follow])
+@pytest.mark.parametrize("way", [finished, followed])
 def test_fitting_helps(way):
     rng = np.random.default_rng(1)
     N, m = 400, 3
@@ -123,15 +137,16 @@ def test_fitting_helps(way):
     information = np.full((N, 1, 1), 4.0)
     vector = 4.0 * (q + 0.5 * rng.standard_normal(N))[:, None]
     dynamics = Dynamics(np.array([[0.95]]), np.array([[0.09]]))
-    shared = Shared(information, vector, dynamics, np.full((m, 1), 0.2), np.full(m, 0.5))
+    shared = Shared(information, vector, dynamics, np.full(m, 0.5))
     J = rng.random((m, N)) < 0.5
-    told = np.abs(shared.P @ shared.posterior.mean.T - truth)[~J].mean()
-    error = np.abs(way(truth, J, shared)[0].mean - truth)[~J].mean()
+    fit = personal.regress(truth, J, shared.posterior, shared.r)
+    told = np.abs(fit.P @ shared.posterior.mean.T - truth)[~J].mean()
+    error = np.abs(way(truth, J, shared).mean - truth)[~J].mean()
     assert error < 0.9 * told
     assert error < 0.3
 
 
-@pytest.mark.parametrize("way", [personal.finish, personal.follow])
+@pytest.mark.parametrize("way", [finished, followed])
 @pytest.mark.parametrize("spoil", ["nothing known", "one reading", "constant", "two slots"])
 def test_odd_owners_are_no_exception(way, spoil):
     Y, J, shared, _ = draw(5, N=2 if spoil == "two slots" else 22)
@@ -141,9 +156,52 @@ def test_odd_owners_are_no_exception(way, spoil):
         J[0] = np.arange(22) == 7
     if spoil == "constant":
         Y[:] = 0.0
-    curve, _ = way(Y, J, shared)
+    curve = way(Y, J, shared)
     assert all(np.isfinite(array).all() for array in vars(curve).values())
     assert (curve.loo_var >= 0).all()
+
+
+def test_loadings_on_factors_that_the_network_knows_are_found():
+    q, J, shared, fit = draw(6, N=400, m=2)
+    sure = replace(shared, information=np.tile(1e8 * np.eye(2), (400, 1, 1)), vector=1e8 * q.T)
+    Y = fit.P @ q
+    found = personal.regress(Y, J, sure.posterior, sure.r)
+    np.testing.assert_allclose(found.P, fit.P, atol=1e-3)
+    power = np.where(J, Y**2, 0.0).sum(axis=1) / J.sum(axis=1)
+    assert (found.c < 1.5 * LEAST_RESIDUAL * power).all()
+
+
+def test_the_network_tells_all_or_nothing_or_less_from_slot_to_slot():
+    """Of what is forgotten by ``a`` in a slot, ``a ** 2d`` is told d slots after the last word."""
+    memory = Dynamics(np.array([[0.8]]), np.array([[0.36]]))
+    information = np.zeros((40, 1, 1))
+    P = np.array([[0.3], [-5.0]])
+
+    def told():
+        post = personal.smooth(information, np.zeros((40, 1)), memory)
+        return personal.told(P, post, memory)
+
+    np.testing.assert_allclose(told(), 0.0, atol=1e-9)
+    information[:10] = 1e9
+    np.testing.assert_allclose(told()[:, :10], 1.0, atol=1e-8)
+    np.testing.assert_allclose(told()[:, 9:], [0.64 ** np.arange(31.0)] * 2, atol=1e-8)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_what_is_told_is_the_share_of_the_variance_that_is_gone(seed):
+    """Against dense conditioning: whatever the unit, and never less by knowing more."""
+    Y, J, shared, fit = draw(seed)
+    share = personal.told(fit.P, shared.posterior, shared.dynamics)
+    nothing = np.zeros(J.shape, bool)
+    left = dense(Y, nothing, shared, fit)[1]
+    unknown = path_covariance(shared.dynamics, 1)
+    whole = np.einsum("ia,ab,ib->i", fit.P, unknown, fit.P)[:, None]
+    np.testing.assert_allclose(share, 1 - left / whole, atol=1e-6)
+    again = personal.told(7 * fit.P, shared.posterior, shared.dynamics)
+    np.testing.assert_allclose(again, share, atol=1e-9)
+    more = replace(shared, information=shared.information + np.eye(2))
+    assert (personal.told(fit.P, more.posterior, shared.dynamics) > share).all()
 
 
 def test_a_long_table_is_learned_from_slots_of_all_its_time():

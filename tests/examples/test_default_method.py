@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from flfl import FLFL
+from flfl.constants import MOST_DRAWS
 from flfl.ensemble import estimate
 from flfl.protocol.noise import NoiseKey
 
@@ -36,13 +37,14 @@ def network():
 
 @pytest.fixture(scope="module")
 def package(network):
-    """The package's run, and what its personal smoother was given and gave, owner by owner."""
+    """The package's run, and what its personal smoother was given and gave: draws of held-out
+    readings, in each owner by owner."""
     y, J, places = network
     calls, finish = [], estimate.finish
 
-    def recorded(Y, used, shared, start=None, steps=None):
-        curve, fitted = finish(Y, used, shared, start, steps)
-        if start is None:
+    def recorded(Y, used, shared, fit, steps=None):
+        curve, fitted = finish(Y, used, shared, fit, steps)
+        if steps is None:
             calls.append((used, curve.mean))
         return curve, fitted
 
@@ -52,15 +54,16 @@ def package(network):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimate, "finish", recorded)
         model.fit(table, sensors=sensors, sites=list(SITES))
-    return model.network_, calls
+    assert len(calls) == 3 * MOST_DRAWS
+    return model.network_, [calls[n::MOST_DRAWS] for n in range(MOST_DRAWS)]
 
 
 @pytest.fixture(scope="module")
-def run(network, package):
-    """The example's run, whose owners use the same readings at home."""
+def runs(network, package):
+    """The example's runs, whose owners use the same readings at home: one a draw."""
     y, J, places = network
-    use = np.vstack([used for used, _ in package[1]])
-    return example.default_method(y, J, use, SITES, places, _noise, rank=4)
+    uses = [np.vstack([used for used, _ in draw]) for draw in package[1]]
+    return [example.default_method(y, J, use, SITES, places, _noise, rank=4) for use in uses]
 
 
 def _noise(i, slot, value, sigma, limited):
@@ -76,9 +79,9 @@ def test_it_fits_in_150_lines_and_imports_nothing_of_the_package():
     assert "flfl" not in text
 
 
-def test_the_public_numbers_are_equal(run, package):
+def test_the_public_numbers_are_equal(runs, package):
     network, _ = package
-    z, P, r, A, S, scale = run[0]
+    (z, P, r, A, S, scale), known, _ = runs[0]
     same(scale, network.scale)
     same(z, network.z)
     same(P, network.P)
@@ -86,16 +89,17 @@ def test_the_public_numbers_are_equal(run, package):
     same(A, network.dynamics.A)
     same(S, network.dynamics.S)
     for _ in range(3):
-        m, _, A, S = example.smooth(*run[1], A, S)
+        m, _, A, S = example.smooth(*known, A, S)
     same(m, network.inferred.post.mean)
 
 
-def test_the_finish_at_home_is_equal(network, run, package):
-    y, curves, scale = network[0], run[2], run[0][-1]
-    for site, (used, curve) in zip("abc", package[1], strict=True):
+@pytest.mark.parametrize("draw", range(MOST_DRAWS))
+def test_the_finish_at_home_is_equal(network, runs, package, draw):
+    y, (public, _, curves) = network[0], runs[draw]
+    for site, (used, curve) in zip("abc", package[1][draw], strict=True):
         own = site == SITES
         centre = (used * y[own]).sum(axis=1, keepdims=True) / used.sum(axis=1, keepdims=True)
-        same((curves[own] - centre) / scale, curve)
+        same((curves[own] - centre) / public[-1], curve)
 
 
 def same(mine, packages):

@@ -25,7 +25,8 @@ from flfl.ensemble.candidates import (
 )
 from flfl.ensemble.holdout import runs
 from flfl.ensemble.joint import Curve, Joint, fit_joint
-from flfl.ensemble.personal import Fit, Shared, finish, follow
+from flfl.ensemble.personal import Fit, Shared, finish, follow, regress, told
+from flfl.model.state_space import Posterior
 from flfl.model.transforms import BACKWARD, FORWARD
 
 Array = NDArray[np.float64]
@@ -52,8 +53,17 @@ class Units:
         """Readings in model units, zero where unknown (m, N)."""
         return np.where(known, self.forward(np.where(known, raw, 0.0)), 0.0)
 
+    def apart(self, one: Array, other: Array) -> Array:
+        """How far readings are apart, in model units."""
+        change = FORWARD[self.transform]
+        return (change(one) - change(other)) / self.scale
+
+    def at(self, rows: Index, slots: Index) -> Units:
+        """The same for some entries (n,)."""
+        return replace(self, offset=self.offset[rows, slots])
+
     def back(self, X: Array, limits: tuple[Array, Array] | None = None) -> Array:
-        """Model units to readings (m, N), between ``limits`` of readings (m, 1) each.
+        """Model units to readings (m, N), between ``limits`` of readings (m, 1) each; or (n,).
 
         They are kept before the transform is undone: it may blow up what lies beyond them.
         """
@@ -68,10 +78,11 @@ class Units:
 class Home:
     """What an owner has at home, (m, N) unless said otherwise.
 
-    ``raw`` are clean readings in their units, ``known`` where they are and ``held`` which of them
-    are held out to judge by; ``limits`` (2, m, 1) what is plausible for each sensor; ``phase`` (N,)
-    hour or month of each slot; ``boost`` whether trees correct the stack; ``coverage`` that of the
-    intervals; ``per_hour`` slots in an hour, 1 where a slot is longer.
+    ``raw`` are clean readings in their units, ``known`` where they are and ``held`` (D, m, N) which
+    of them are held out to judge by, in one or several draws; ``limits`` (2, m, 1) what is
+    plausible for each sensor; ``phase`` (N,) hour or month of each slot; ``boost`` whether trees
+    correct the stack; ``coverage`` that of the intervals; ``per_hour`` slots in an hour, 1 where a
+    slot is longer.
     """
 
     raw: Array
@@ -83,18 +94,37 @@ class Home:
     coverage: float = 0.9
     per_hour: float = 1.0
 
+    @property
+    def places(self) -> tuple[Index, Index, Index]:
+        """Draw, sensor and slot of each held-out reading (n,)."""
+        draw, sensor, slot = np.nonzero(self.held)
+        return draw, sensor, slot
+
+    @property
+    def truth(self) -> Array:
+        """The held-out readings (n,)."""
+        _, sensor, slot = self.places
+        return self.raw[sensor, slot]
+
+    @property
+    def runs(self) -> tuple[Index, Index]:
+        """Which run of held-out slots each held-out reading (n,) is in, and the runs' lengths."""
+        _, starts, ends = runs(self.held.reshape(-1, self.held.shape[-1]))
+        lengths = ends - starts
+        return np.repeat(np.arange(len(lengths)), lengths), lengths
+
 
 @dataclass(frozen=True)
 class Frame:
     """How readings are modelled: with the network or by the owner itself.
 
-    ``units`` are the model's, ``before`` the same from the readings that are not held out;
+    ``units`` are the model's, ``before`` the same from the readings that a draw does not hold out;
     ``shared`` is what the network says (None: nothing), ``guess`` (m, N) the public model's curve,
     to tell spikes by.
     """
 
     units: Units
-    before: Units
+    before: tuple[Units, ...]
     guess: Array
     shared: Shared | None = None
 
@@ -106,7 +136,9 @@ class Stack:
     ``honest`` (n,) are estimates of the held-out readings with weights that were fitted on the
     other half of them, ``calm`` (m, N) the readings that are no spikes. For the intervals:
     ``features`` (F, n) and ``near`` (n,) at the held-out readings, made without them, and (F, m, N)
-    and (m, N) with them. ``site`` are the owner's own curves, without and with them.
+    and (m, N) with them. ``site`` are the owner's own curves, without those of each draw and with
+    all. ``told`` (m, N) is how much less the network tells in a slot than where it is judged, from
+    1 to 0.
     """
 
     frame: Frame
@@ -115,7 +147,8 @@ class Stack:
     calm: Mask
     features: tuple[Array, Array]
     near: tuple[Index, Index]
-    site: tuple[Curve, Curve]
+    site: tuple[tuple[Curve, ...], Curve]
+    told: Array
 
 
 @dataclass(frozen=True)
@@ -130,12 +163,22 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """What is learned without the held-out readings: the network's curves and the joint model of
-    what they leave, the owner's own curves, and the trees with the weights of what they correct."""
+class Heard:
+    """What is learned with the network: loadings on the factors as it has them, what it then says
+    of the sensors (m, N), the joint model of what that leaves, and the personal fit."""
 
-    followed: tuple[Array, Joint] | None
-    finished: Fit | None
+    fit: Fit
+    said: Array
+    left: Joint
+    finished: Fit
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned without the held-out readings: with the network, the joint model of what it
+    leaves, the owner's own curves, and the trees with the weights of what they correct."""
+
+    heard: Heard | None
     rest: Joint
     site: tuple[Curve, Joint | None]
     trees: tuple[Trees, Index, Array] | None
@@ -143,7 +186,7 @@ class Learned:
 
 def halves(home: Home) -> Mask:
     """Which held-out readings (n,) are in one of two halves in time; each judges the other."""
-    return (np.nonzero(home.held)[1] // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
+    return (home.places[2] // int(constants.HALF_HOURS * home.per_hour)) % 2 == 0
 
 
 def stack(home: Home, frame: Frame, rng: np.random.Generator, own: Stack | None = None) -> Stack:
@@ -151,12 +194,13 @@ def stack(home: Home, frame: Frame, rng: np.random.Generator, own: Stack | None 
 
     ``own`` is the stack of the owner by itself: where the units are alike, its joint model is used.
     """
-    low, high = home.limits
-    Y, Y_before = (u.centred(home.raw, home.known) for u in (frame.units, frame.before))
+    Y = frame.units.centred(home.raw, home.known)
     calm = ~spikes(Y, home.known, frame.guess)
-    given = _own_curves(frame, own)
-    held, learned = _learn(home, frame, Y_before, home.known & calm & ~home.held, given[0], rng)
-    final, site = _final(home, frame, Y, home.known & calm, given[1], learned)
+    before, after = _own_curves(frame, own)
+    post = None if frame.shared is None else frame.shared.posterior
+    draws = [_learn(home, frame, post, n, calm, before[n], rng) for n in range(len(home.held))]
+    held, learned = _joined([found for found, _ in draws]), draws[0][1]
+    final, site = _final(home, frame, Y, home.known & calm, after, learned)
     Z = final.values
     if learned.trees is not None:
         trees, groups, W = learned.trees
@@ -165,63 +209,110 @@ def stack(home: Home, frame: Frame, rng: np.random.Generator, own: Stack | None 
     honest, estimate = _stacked(home, held, final.bins, Z)
     return Stack(
         frame,
-        frame.units.back(estimate, (low, high)),
-        frame.before.back(honest, (low, high))[home.held],
+        frame.units.back(estimate, (home.limits[0], home.limits[1])),
+        _readings(home, frame, honest),
         calm,
         (held.features, scale_features(final.deviations, final.silent, Z)),
         (held.near, final.bins),
-        (learned.site[0], site),
+        (tuple(one.site[0] for _, one in draws), site),
+        _told(home, frame.shared, post, learned),
     )
 
 
-def _own_curves(frame: Frame, own: Stack | None) -> tuple[Curve | None, Curve | None]:
+def _told(home: Home, shared: Shared | None, post: Posterior | None, learned: Learned) -> Array:
+    """How much the network tells in each slot (m, N), relative to a sensor's held-out readings."""
+    if shared is None or post is None or learned.heard is None:
+        return np.ones(home.raw.shape)
+    share, (_, sensor, slot) = told(learned.heard.fit.P, post, shared.dynamics), home.places
+    usual = np.array(
+        [
+            np.median(share[i, slot[sensor == i]]) if (sensor == i).any() else 0.0
+            for i in range(len(share))
+        ]
+    )
+    return np.clip(share / np.maximum(usual, 1e-12)[:, None], 0.0, 1.0)
+
+
+def _readings(home: Home, frame: Frame, honest: Array) -> Array:
+    """Estimates of the held-out readings (n,) from model units, each in those of its draw."""
+    draw, rows, slots = home.places
+    low, high = home.limits[:, rows, 0]
+    parts = []
+    for n, units in enumerate(frame.before):
+        at = draw == n
+        there = units.at(rows[at], slots[at])
+        parts.append(there.back(honest[at], (low[at], high[at])))
+    return np.concatenate(parts)
+
+
+def _joined(draws: Sequence[Held]) -> Held:
+    """The held-out readings of all draws, one after the other."""
+    return Held(
+        np.concatenate([one.values for one in draws], axis=1),
+        np.concatenate([one.errors for one in draws], axis=1),
+        np.concatenate([one.near for one in draws]),
+        np.concatenate([one.features for one in draws], axis=1),
+    )
+
+
+def _own_curves(frame: Frame, own: Stack | None) -> tuple[Sequence[Curve | None], Curve | None]:
     """The owner's own curves in a frame's units, where these differ by a factor only."""
-    if own is None:
-        return None, None
-    new, old = frame.units, own.frame.units
-    if new.transform != old.transform or not np.array_equal(new.offset, old.offset):
-        return None, None
-    before, after = (curve.times(old.scale / new.scale) for curve in own.site)
-    return before, after
+    if own is not None:
+        new, old = frame.units, own.frame.units
+        if new.transform == old.transform and np.array_equal(new.offset, old.offset):
+            before, after = own.site
+            factor = old.scale / new.scale
+            return [curve.times(factor) for curve in before], after.times(factor)
+    return [None] * len(frame.before), None
 
 
 def _learn(
-    home: Home, frame: Frame, Y: Array, used: Mask, site: Curve | None, rng: np.random.Generator
+    home: Home,
+    frame: Frame,
+    post: Posterior | None,
+    draw: int,
+    calm: Mask,
+    site: Curve | None,
+    rng: np.random.Generator,
 ) -> tuple[Held, Learned]:
-    """Candidates from the readings that are not held out (m, N), looked at where they are."""
-    shared, held, joint, followed, finished = frame.shared, home.held, None, None, None
+    """Candidates from the calm readings that a draw does not hold out, looked at where they are."""
+    shared, held, units = frame.shared, home.held[draw], frame.before[draw]
+    joint, heard, curves = None, None, None
+    Y, used = units.centred(home.raw, home.known), home.known & calm & ~held
     if site is None:
         site, joint = fit_joint(Y, used, pull=False)
-    curves = None
-    if shared is not None:
-        curve, followed = follow(Y, used, shared)
-        plain, finished = finish(Y, used, shared)
-        curves = curve, plain
-    made = _clipped(home, frame.before, candidates(Y, used, site, curves, None, home.per_hour))
+    if shared is not None and post is not None:
+        fit = regress(Y, used, post, shared.r)
+        said = fit.P @ post.mean.T
+        curve, left = follow(Y, used, said)
+        plain, finished = finish(Y, used, shared, fit)
+        heard, curves = Heard(fit, said, left, finished), (curve, plain)
+    made = _clipped(home, units, candidates(Y, used, site, curves, None, home.per_hour))
     values, near, truth = made.values[:, held], made.bins[held], Y[held]
     trees = None
     if home.boost:
         first = len(LEAVE_ONE_OUT)
-        groups, W, _, _ = _judge(home, _errors(values[:first], truth), near, LEAVE_ONE_OUT)
+        one = replace(home, held=held[None])
+        groups, W, _, _ = _judge(one, _errors(values[:first], truth), near, LEAVE_ONE_OUT)
         base = np.einsum(MIX, made.values[:first], W[groups[made.bins]])
         trees = boosting.train(made, base, Y, used, home.phase, rng), groups, W
         boosted = trees[0].corrected(made, base, held)[held]
         values = np.concatenate([values, boosted[None]])
     features = scale_features(made.deviations[:, held], made.silent[held], values)
     found = Held(values, _errors(values, truth), near, features)
-    return found, Learned(followed, finished, made.rest, (site, joint), trees)
+    return found, Learned(heard, made.rest, (site, joint), trees)
 
 
 def _final(
     home: Home, frame: Frame, Y: Array, known: Mask, site: Curve | None, learned: Learned
 ) -> tuple[Candidates, Curve]:
     """Candidates with what was learned, from all readings, and the owner's own curves."""
-    shared, curves = frame.shared, None
+    shared, heard, curves = frame.shared, learned.heard, None
     if site is None:
         site, _ = fit_joint(Y, known, learned.site[1], pull=False)
-    if shared is not None:
-        curve, _ = follow(Y, known, shared, learned.followed)
-        plain, _ = finish(Y, known, shared, learned.finished, steps=1)
+    if shared is not None and heard is not None:
+        curve, _ = follow(Y, known, heard.said, heard.left)
+        plain, _ = finish(Y, known, shared, heard.finished, steps=1)
         curves = curve, plain
     made = candidates(Y, known, site, curves, learned.rest, home.per_hour)
     return _clipped(home, frame.units, made), site
@@ -253,8 +344,8 @@ def _judge(
     scale : (groups,) array
         Mean weighted squared error of a candidate, times how many entries count for one.
     """
-    _, starts, ends = runs(home.held)
-    lengths = np.repeat(ends - starts, ends - starts).astype(float)
+    run, lengths_of = home.runs
+    lengths = lengths_of[run].astype(float)
     groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
     size, bins = int(groups[-1]) + 1, groups[near]
     # Errors within a gap are correlated: so many of them count for one.
@@ -277,24 +368,22 @@ def _judge(
 
 
 def _stacked(home: Home, found: Held, bins: Index, Z: Array) -> tuple[Array, Array]:
-    """The stack at the held-out readings, honestly, and everywhere, (m, N) in model units.
+    """The stack at the held-out readings (n,), honestly, and everywhere (m, N), in model units.
 
     ``bins`` (m, N) and ``Z`` (C, m, N) are classes of distance and candidates from all readings.
     Each half of time is judged by weights from the other.
     """
-    held, m, half = home.held, len(home.raw), halves(home)
+    m, half, (_, rows, _) = len(home.raw), halves(home), home.places
     names = (*NAMES, "boosted")[: len(found.values)]
     groups, common, weight, scale = _judge(home, found.errors, found.near, names)
-    near, rows = groups[found.near], np.nonzero(held)[0]
+    near = groups[found.near]
     # Weights of each sensor (m, groups, C), shrunk towards the owner's.
     weights = []
     for part in (half, ~half, np.ones(len(rows), bool)):
         at = rows[part], near[part]
         own = stacking.local_weights(found.errors[:, part], weight[part], at, m, common, scale)
         weights.append(own)
-    honest = np.zeros(held.shape)
-    each = np.empty(len(rows))
+    honest = np.empty(len(rows))
     for use, W in ((~half, weights[0]), (half, weights[1])):
-        each[use] = np.einsum(MIX, found.values[:, use], W[rows[use], near[use]])
-    honest[held] = each
+        honest[use] = np.einsum(MIX, found.values[:, use], W[rows[use], near[use]])
     return honest, np.einsum(MIX, Z, weights[2][np.arange(m)[:, None], groups[bins]])

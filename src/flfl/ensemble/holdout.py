@@ -24,6 +24,19 @@ def runs(mask: Mask) -> tuple[Index, Index, Index]:
     return rows, starts, np.nonzero(edge == -1)[1]
 
 
+def draw_holdouts(J: Mask, rng: np.random.Generator, *, per_hour: float = 1.0) -> Mask:
+    """Known entries to hide, in several draws (D, M, N) where one holds few.
+
+    Each is a :func:`draw_holdout`. A sensor with few readings has one or two long runs in a draw:
+    too little to tell what is better in its gaps from chance.
+    """
+    first = draw_holdout(J, rng, per_hour=per_hour)
+    wanted = -(-constants.HELD_OUT_IN_ALL // max(int(first.sum()), 1))
+    draws = min(max(wanted, 1), constants.MOST_DRAWS)
+    more = [draw_holdout(J, rng, per_hour=per_hour) for _ in range(draws - 1)]
+    return np.stack([first, *more])
+
+
 def draw_holdout(
     J: Mask, rng: np.random.Generator, *, share: float | None = None, per_hour: float = 1.0
 ) -> Mask:

@@ -1,12 +1,16 @@
 """The personal finish: the shared factors again, with the owner's own clean readings.
 
-The owner takes its own noisy copies out of the release. What the network then says of its sensors
-is used twice. :func:`follow` adds a joint model of what the network leaves open: best near a
-reading. :func:`finish` observes the clean readings beside the release::
+The owner takes its own noisy copies out of the release. :func:`regress` fits loadings of its clean
+readings to what the network then says, which is used twice. :func:`follow` adds a joint model of
+what the network leaves open: best near a reading. :func:`finish` observes the clean readings beside
+the release::
 
     y_it = p_i . q_t + e_it,   e_it ~ N(0, c_i)
 
 with ``p`` and ``c`` fitted by a few steps of expectation maximisation: best far from any.
+
+The loadings that the owner published are no start: they were fitted to copies of all its readings,
+also of those that are held out to judge by, and would flatter the network.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 from flfl import constants
 from flfl.ensemble.joint import Curve, Joint, fit_joint, some_slots
 from flfl.model import Array, Index, Mask, loadings
-from flfl.model.state_space import Dynamics, Posterior, smooth
+from flfl.model.state_space import Dynamics, Posterior, smooth, stationary
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,12 @@ class Shared:
     """What the network says about the factors without this owner, and their dynamics.
 
     ``information`` (N, k, k) and ``vector`` (N, k) are those of :mod:`flfl.model.state_space`;
-    ``P`` (m, k) and ``r`` (m,) the owner's loadings and residual variances, from its copies.
+    ``r`` (m,) the residual variances of the owner's sensors, from its copies.
     """
 
     information: Array
     vector: Array
     dynamics: Dynamics
-    P: Array
     r: Array
 
     @property
@@ -42,7 +45,7 @@ class Shared:
 
     def at(self, slots: Index) -> Shared:
         """The same at some slots."""
-        return Shared(self.information[slots], self.vector[slots], self.dynamics, self.P, self.r)
+        return Shared(self.information[slots], self.vector[slots], self.dynamics, self.r)
 
 
 @dataclass(frozen=True)
@@ -53,52 +56,63 @@ class Fit:
     c: Array
 
 
-def follow(
-    Y: Array, J: Mask, shared: Shared, start: tuple[Array, Joint] | None = None
-) -> tuple[Curve, tuple[Array, Joint]]:
+def regress(Y: Array, J: Mask, post: Posterior, r: Array) -> Fit:
+    """Loadings of clean readings (m, N) on the factors as the network alone has them, and noise;
+    first that of the copies, ``r`` (m,)."""
+    J_, clean, r = J.astype(float), np.zeros(Y.shape), np.maximum(r, 1e-6)
+    for _ in range(constants.FOLLOW_STEPS):
+        P, r = loadings.fit_loadings(J_ * Y, J_, clean, post, r)
+    return Fit(P, r)
+
+
+def told(P: Array, post: Posterior, dynamics: Dynamics) -> Array:
+    """How much of its variance the network tells of each sensor in each slot (m, N).
+
+    ``1 - p' V_t p / p' V p``, with the posterior covariance ``V_t`` of the factors and ``V`` that
+    of factors of which nothing is known.
+
+    Examples
+    --------
+    A factor that was seen once, and is forgotten by half in a slot:
+
+    >>> I, memory = np.zeros((3, 1, 1)), Dynamics(np.array([[0.5]]), np.array([[0.75]]))
+    >>> I[0] = 1.0
+    >>> told(np.ones((1, 1)), smooth(I, np.zeros((3, 1)), memory), memory).round(3)
+    array([[0.5  , 0.125, 0.031]])
+    """
+    V = stationary(dynamics.A, dynamics.S)
+    unknown = np.maximum(((P @ V) * P).sum(axis=1), 1e-300)
+    return np.clip(1 - post.spread(P) / unknown[:, None], 0.0, 1.0)
+
+
+def follow(Y: Array, J: Mask, said: Array, joint: Joint | None = None) -> tuple[Curve, Joint]:
     """The network's curves, with a joint model of what they leave open of the clean readings.
 
-    Y and J (m, N) are clean readings in the network's units, and where they are used. Loadings on
-    clean readings and the joint model are learned, or the network's curves and the model of
-    ``start`` used again.
+    Y and J (m, N) are clean readings in the network's units, and where they are used; ``said``
+    (m, N) is what the network says of them. The joint model is learned, or ``joint`` used again.
 
     Examples
     --------
     A network that says nothing leaves each sensor to itself:
 
-    >>> N = 40
-    >>> quiet = Shared(np.zeros((N, 1, 1)), np.zeros((N, 1)),
-    ...                Dynamics(np.eye(1) / 2, np.eye(1)), np.zeros((1, 1)), np.ones(1))
-    >>> Y, J = np.sin(np.arange(N) / 5)[None], np.arange(N)[None] % 4 > 0
-    >>> bool(np.abs(follow(Y, J, quiet)[0].mean - Y)[~J].max() < 0.3)
+    >>> Y, J = np.sin(np.arange(40) / 5)[None], np.arange(40)[None] % 4 > 0
+    >>> bool(np.abs(follow(Y, J, np.zeros((1, 40)))[0].mean - Y)[~J].max() < 0.3)
     True
     """
-    network, joint = start or (_regress(Y, J, shared), None)
-    rest, joint = fit_joint(np.where(J, Y - network, 0.0), J, joint, diagonal=True)
-    return Curve(network + rest.mean, network + rest.loo, rest.loo_var, rest.fall), (network, joint)
-
-
-def _regress(Y: Array, J: Mask, shared: Shared) -> Array:
-    """What the network says of each sensor (m, N), with loadings of the clean readings."""
-    J_, clean, post = J.astype(float), np.zeros(Y.shape), shared.posterior
-    P, r = shared.P, np.maximum(shared.r, 1e-6)
-    for _ in range(constants.FOLLOW_STEPS):
-        P, r = loadings.fit_loadings(J_ * Y, J_, clean, post, r)
-    return np.asarray(P @ post.mean.T)
+    rest, joint = fit_joint(np.where(J, Y - said, 0.0), J, joint, diagonal=True)
+    return Curve(said + rest.mean, said + rest.loo, rest.loo_var, rest.fall), joint
 
 
 def finish(
-    Y: Array, J: Mask, shared: Shared, start: Fit | None = None, steps: int | None = None
+    Y: Array, J: Mask, shared: Shared, fit: Fit, steps: int | None = None
 ) -> tuple[Curve, Fit]:
     """The owner's curves given the network and its own clean readings, and the parameters.
 
-    Without a ``start`` they are learned, on some slots of a long table, from what the owner
-    published; the parameters are refitted between the ``steps``, which are smoothing passes (None:
-    the usual number).
+    These start from ``fit`` and are refitted, on some slots of a long table, between the ``steps``,
+    which are smoothing passes (None: the usual number).
     """
     J_ = J.astype(float)
     Y = J_ * Y
-    fit = start or Fit(shared.P, np.maximum(shared.r, 1e-9))
     # A lone sensor would slowly pull the factors to itself.
     few = len(Y) < constants.PERSONAL_MANY
     usual = constants.PERSONAL_FEW_STEPS if few else constants.PERSONAL_STEPS

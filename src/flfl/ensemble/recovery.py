@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from flfl.ensemble import stacking
 from flfl.ensemble.choice import shares
 from flfl.ensemble.estimate import Frame, Home, Stack, halves, stack
-from flfl.ensemble.holdout import runs
 from flfl.ensemble.interpolators import interpolate_linear, neighbours
 from flfl.ensemble.intervals import Calibration, calibrate, interval
 
@@ -70,11 +69,12 @@ def recover(home: Home, alone: Frame, network: Frame | None, seed: int) -> Recov
 
 def _interpolated(home: Home, by_itself: Stack) -> Mixed:
     """Linear interpolation of each sensor's own readings that are no spikes."""
-    found = [
+    used = home.known & by_itself.calm
+    whole, *parts = (
         interpolate_linear(neighbours(np.where(J, home.raw, 0.0), J, 1))
-        for J in (home.known & by_itself.calm, home.known & by_itself.calm & ~home.held)
-    ]
-    return Mixed(found[0], found[1][home.held], np.ones((1, *home.raw.shape)))
+        for J in (used, *(used & ~home.held))
+    )
+    return Mixed(whole, np.stack(parts)[home.held], np.ones((1, *home.raw.shape)))
 
 
 def _from_network(home: Home, frame: Frame, rng: np.random.Generator, own: Stack) -> Stack | None:
@@ -89,15 +89,14 @@ def _from_network(home: Home, frame: Frame, rng: np.random.Generator, own: Stack
 
 
 def add(home: Home, base: Mixed, better: Stack) -> Mixed:
-    """A better estimate as far as the held-out readings show that it is one."""
-    held, m, half = home.held, len(home.raw), halves(home)
-    _, starts, ends = runs(held)
-    run, sensor = np.repeat(np.arange(len(starts)), ends - starts), np.nonzero(held)[0]
+    """A better estimate as far as the held-out readings show that it is one, and less where the
+    network tells less than at these: an outage may silence its neighbours too."""
+    m, half, (run, _), (_, sensor, slot) = len(home.raw), halves(home), home.runs, home.places
     near, final = better.near
     groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
     group, shape = groups[near], (m, int(groups[-1]) + 1)
     spread = _spreads(home)[sensor]
-    b, c, y = (x / spread for x in (base.honest, better.honest, home.raw[held]))
+    b, c, y = (x / spread for x in (base.honest, better.honest, home.truth))
 
     def learn(part: Mask) -> Array:
         at = sensor[part], group[part]
@@ -105,9 +104,9 @@ def add(home: Home, base: Mixed, better: Stack) -> Mixed:
 
     honest = base.honest.copy()
     for use in (half, ~half):  # each half of the held-out readings by the share of the other
-        move = better.honest[use] - base.honest[use]
+        move = better.told[sensor[use], slot[use]] * (better.honest[use] - base.honest[use])
         honest[use] += learn(~use)[sensor[use], group[use]] * move
-    share = learn(np.ones(len(half), bool))[np.arange(m)[:, None], groups[final]]
+    share = learn(np.ones(len(half), bool))[np.arange(m)[:, None], groups[final]] * better.told
     estimate = base.estimate + share * (better.estimate - base.estimate)
     return Mixed(estimate, honest, np.concatenate([base.share * (1 - share), share[None]]))
 
@@ -125,8 +124,7 @@ def _finished(home: Home, mixed: Mixed, own: Mixed, last: Stack) -> Recovered:
     """The result with its intervals, and that of the owner by itself."""
     lower, upper, hit = _intervals(home, mixed, last)
     (estimate, holdout), (site, site_holdout) = (_resolved(home, x) for x in (mixed, own))
-    inside = np.full(home.held.shape, np.nan)
-    inside[home.held] = hit
+    inside = _first(home, hit)
     return Recovered(
         estimate,
         np.minimum(lower, estimate),
@@ -139,15 +137,25 @@ def _finished(home: Home, mixed: Mixed, own: Mixed, last: Stack) -> Recovered:
     )
 
 
+def _first(home: Home, values: Array | Mask) -> Array:
+    """What is said of the held-out readings (n,) as a table (m, N), NaN elsewhere: of one that
+    several draws hold out, what the first says."""
+    out = np.full(home.raw.shape, np.nan)
+    draw, sensor, slot = home.places
+    for n in range(len(home.held))[::-1]:
+        at = draw == n
+        out[sensor[at], slot[at]] = values[at]
+    return out
+
+
 def _resolved(home: Home, mixed: Mixed) -> tuple[Array, Array]:
     """Estimates (m, N) and those of held-out readings (m, N; NaN elsewhere), within what is
     plausible, and on multiples of the readings' resolution where that is better."""
-    (low, high), rows = home.limits, np.nonzero(home.held)[0]
+    (low, high), (_, rows, _) = home.limits, home.places
     steps, width = stacking.resolutions(home.raw, home.known), 0.0
     if len(rows):
-        width = stacking.choose_width(mixed.honest, steps[rows], home.raw[home.held])
-    holdout = np.full(home.held.shape, np.nan)
-    holdout[home.held] = stacking.snap(mixed.honest, steps[rows], width)
+        width = stacking.choose_width(mixed.honest, steps[rows], home.truth)
+    holdout = _first(home, stacking.snap(mixed.honest, steps[rows], width))
     estimate = stacking.snap(mixed.estimate, steps[:, None], width)
     return np.clip(estimate, low, high), np.clip(holdout, low, high)
 
@@ -155,13 +163,10 @@ def _resolved(home: Home, mixed: Mixed) -> tuple[Array, Array]:
 def _intervals(home: Home, mixed: Mixed, last: Stack) -> tuple[Array, Array, Mask]:
     """Lower and upper ends (m, N), and whether each held-out reading (n,) lies in an interval that
     was calibrated on the other half. They are calibrated in the units of the last stack."""
-    held, half, (low, high) = home.held, halves(home), home.limits
-    units, before = last.frame.units, last.frame.before
-    _, starts, ends = runs(held)
-    worth = np.repeat(ends - starts, ends - starts).astype(float) ** -0.5
-    honest = np.zeros(held.shape)
-    honest[held] = mixed.honest
-    error = before.centred(home.raw, held)[held] - before.centred(honest, held)[held]
+    half, (low, high), units = halves(home), home.limits, last.frame.units
+    run, lengths = home.runs
+    worth = lengths[run].astype(float) ** -0.5
+    error = units.apart(home.truth, mixed.honest)
     features, near, hit = last.features[0], last.near[0], np.empty(len(half), bool)
 
     def learn(part: Mask) -> Calibration:

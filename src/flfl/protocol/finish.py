@@ -15,7 +15,7 @@ import numpy as np
 from flfl.constants import BAD_SLOT, CLEAN_SHARE, PUBLISHED_DIGITS, WORST_FIT
 from flfl.ensemble import personal
 from flfl.ensemble.estimate import Frame, Home, Units
-from flfl.ensemble.holdout import draw_holdout
+from flfl.ensemble.holdout import draw_holdouts
 from flfl.ensemble.plausible import plausible
 from flfl.ensemble.recovery import Recovered, recover
 from flfl.model import Array, Index, Mask
@@ -74,8 +74,7 @@ def finish_at_home(
     """An owner's own result. By itself it takes the transform and season of its own ``choice``, in
     the network the network's. There is no network for an owner by itself, and no own part for
     sensors that had none in the release."""
-    rng = np.random.default_rng(effort.seed)
-    held = draw_holdout(table.known, rng, per_hour=effort.per_hour)
+    held = draw_holdouts(table.known, np.random.default_rng(effort.seed), per_hour=effort.per_hour)
     home = Home(
         table.raw, table.known, held, plausible(table.raw, table.known),
         np.round(table.positions).astype(np.intp) % max(effort.period, 1), effort.boost,
@@ -102,15 +101,15 @@ def _frame(table: Table, held: Mask, units: tuple[str, int], scale: float | None
     transform, season = units
     rows = season_rows(table.positions, season)
     X = FORWARD[transform](np.where(table.known, table.raw, 0.0))
-    offset, before = (
+    offset, *before = (
         fit_offsets(X, used.astype(float), rows) @ rows
-        for used in (table.known, table.known & ~held)
+        for used in (table.known, *(table.known & ~held))
     )
     if scale is None:
         square = np.where(table.known, X - offset, 0.0) ** 2
         scale = float(np.sqrt(square.sum() / max(int(table.known.sum()), 1))) or 1.0
-    whole, left = Units(transform, offset, scale), Units(transform, before, scale)
-    return Frame(whole, left, np.zeros_like(offset))
+    whole, *left = (Units(transform, one, scale) for one in (offset, *before))
+    return Frame(whole, tuple(left), np.zeros_like(offset))
 
 
 def own_part(table: Table, network: Network, store: CopyStore) -> OwnPart | None:
@@ -136,7 +135,7 @@ def _shared(
     """What the network says without this owner's copies, and the public curve of its sensors."""
     J = table.known
     r = np.maximum(0.5 * (Y**2).sum(axis=1) / np.maximum(J.sum(axis=1), 1), 1e-6)
-    found, P = network.inferred, np.zeros((len(Y), network.P.shape[1]))
+    found, guess = network.inferred, np.zeros(Y.shape)
     ratio, middle = network.quality
     if own is None:
         information, vector = found.information.copy(), found.vector.copy()
@@ -146,14 +145,14 @@ def _shared(
         there = network.known[own.rows] & np.isfinite(copies)
         C = np.where(there, (copies - offset) / network.scale, 0.0)
         information, vector = network.without(Own(own.rows, C, there))
-        P = network.P[own.rows]
+        guess = network.P[own.rows] @ found.post.mean.T
         noisy = network.r[own.rows] + network.sigma2_of(own.rows).max(axis=1)
         clean = np.maximum(network.r[own.rows], CLEAN_SHARE * noisy)
         r = np.where(network.known[own.rows].any(axis=1), clean, r)
     good = (ratio < BAD_SLOT) & (middle < WORST_FIT)
     information[~good], vector[~good] = 0.0, 0.0
-    shared = personal.Shared(information, vector, network.dynamics, P, r)
-    return shared, P @ found.post.mean.T
+    shared = personal.Shared(information, vector, network.dynamics, r)
+    return shared, guess
 
 
 def published(network: Network, post: Posterior, ids: Sequence[str], copies: Array) -> Array:
