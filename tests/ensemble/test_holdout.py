@@ -103,7 +103,7 @@ def test_draws_are_hold_outs_one_after_the_other(J, seed, per_hour):
 
 def test_an_owner_draws_again_until_it_has_enough_to_judge_by():
     draws = []
-    for N in (300, 1500, 4000, 20_000):
+    for N in (1000, 1500, 4000, 20_000):
         J = np.random.default_rng(0).random((2, N)) < 0.5
         held = draw_holdouts(J, np.random.default_rng(1))
         n, D = held[0].sum(), len(held)
@@ -112,8 +112,17 @@ def test_an_owner_draws_again_until_it_has_enough_to_judge_by():
     assert draws[0] == MOST_DRAWS > draws[1] > draws[2] == draws[3] == 1
 
 
+def test_a_short_table_is_not_drawn_from_again_and_again():
+    draws = []
+    for readings in (10, 99, 100, 250, 350, 600):
+        J = np.ones((1, readings + 1), bool)
+        J[0, 5] = False
+        draws.append(len(draw_holdouts(J, np.random.default_rng(1))))
+    assert draws == [1, 1, 2, 3, 4, 4]
+
+
 def test_draws_differ():
-    J = np.random.default_rng(0).random((2, 300)) < 0.5
+    J = np.random.default_rng(0).random((2, 1000)) < 0.5
     held = draw_holdouts(J, np.random.default_rng(1))
     assert len(np.unique(held.reshape(len(held), -1), axis=0)) == len(held) == MOST_DRAWS
     assert held.any(axis=0).sum() > 2 * held[0].sum()

@@ -113,6 +113,15 @@ class Home:
         lengths = ends - starts
         return np.repeat(np.arange(len(lengths)), lengths), lengths
 
+    @property
+    def stretches(self) -> Index:
+        """Which run of slots that some draw holds out each held-out reading (n,) is in: what is
+        held out twice is evidence once."""
+        ever = self.held.any(axis=0)
+        _, sensor, slot = self.places
+        begins = ever & ~np.pad(ever, ((0, 0), (1, 0)))[:, :-1]
+        return np.cumsum(begins, dtype=np.intp).reshape(ever.shape)[sensor, slot]
+
 
 @dataclass(frozen=True)
 class Frame:

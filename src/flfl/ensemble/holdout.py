@@ -27,12 +27,15 @@ def runs(mask: Mask) -> tuple[Index, Index, Index]:
 def draw_holdouts(J: Mask, rng: np.random.Generator, *, per_hour: float = 1.0) -> Mask:
     """Known entries to hide, in several draws (D, M, N) where one holds few.
 
-    Each is a :func:`draw_holdout`. A sensor with few readings has one or two long runs in a draw:
-    too little to tell what is better in its gaps from chance.
+    Each is a :func:`draw_holdout`. A sensor with some hundred readings has one or two long runs in
+    a draw: too little to tell what is better in its gaps from chance. With still fewer readings the
+    same ones would be drawn again and again, which is no more evidence.
     """
     first = draw_holdout(J, rng, per_hour=per_hour)
     wanted = -(-constants.HELD_OUT_IN_ALL // max(int(first.sum()), 1))
-    draws = min(max(wanted, 1), constants.MOST_DRAWS)
+    usual = np.median(J.sum(axis=1))
+    most = min(constants.MOST_DRAWS, 1 + int(usual) // constants.READINGS_A_DRAW)
+    draws = min(max(wanted, 1), most)
     more = [draw_holdout(J, rng, per_hour=per_hour) for _ in range(draws - 1)]
     return np.stack([first, *more])
 

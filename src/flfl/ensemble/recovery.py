@@ -91,7 +91,7 @@ def _from_network(home: Home, frame: Frame, rng: np.random.Generator, own: Stack
 def add(home: Home, base: Mixed, better: Stack) -> Mixed:
     """A better estimate as far as the held-out readings show that it is one, and less where the
     network tells less than at these: an outage may silence its neighbours too."""
-    m, half, (run, _), (_, sensor, slot) = len(home.raw), halves(home), home.runs, home.places
+    m, half, run, (_, sensor, slot) = len(home.raw), halves(home), home.stretches, home.places
     near, final = better.near
     groups = stacking.group_bins(np.bincount(near, minlength=stacking.BINS).astype(float))
     group, shape = groups[near], (m, int(groups[-1]) + 1)
