@@ -14,7 +14,7 @@ from flfl.io.sensors import Sensors
 from flfl_bench import figures, owners, tables
 from flfl_bench.cells import Cell, Source, fingerprint, load
 from flfl_bench.figures import render
-from flfl_bench.owners import below_alone, by_noise, deal, paired, worth
+from flfl_bench.owners import below_alone, by_noise, cells, deal, paired, worth
 from flfl_bench.runner import run_cell
 from flfl_bench.sentences import gained, protected
 
@@ -159,6 +159,22 @@ def test_cells_above_alone_are_told():
     worse = below_alone(paired(some_rows()))
     assert set(worse["owners"]) == {"4 interleaved"}
     assert worse["change"].tolist() == pytest.approx([0.1] * 6)
+
+
+def test_masks_of_a_cell_are_added_up():
+    rows = [
+        row(label, owners, errors, *alone, seed=seed)
+        for seed, more in ((0, 3.0), (1, 1.0))
+        for label, owners, errors, *alone in (
+            ("pooled", None, [1.0, 1.0]),
+            ("flfl", "1", [more, 1.0], [2.0, 1.5]),
+        )
+    ]
+    pairs = paired(pd.DataFrame(rows))
+    assert len(below_alone(pairs[pairs["seed"] == 0])) == 1
+    assert below_alone(pairs).empty
+    assert cells(pairs)["masks"].tolist() == [2]
+    assert cells(pairs)["change"].tolist() == pytest.approx([6.0 / 7.0 - 1])
 
 
 def test_the_table_says_closed_by_size_and_what_got_worse():

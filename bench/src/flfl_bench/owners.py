@@ -179,13 +179,28 @@ def by_noise(pairs: pd.DataFrame) -> Iterator[tuple[str, float, Worth]]:
             yield kind, added_error(label), found
 
 
-def below_alone(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Cells whose error is above that of the owners alone: by how much, the worst first."""
-    alone, federated = (
-        pairs[name].map(lambda errors: float(np.sum(errors))) for name in ("alone", "federated")
+def cells(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of :func:`paired` as one for each data set, gaps, owners and configuration.
+
+    ``masks`` are those that it was run on, ``change`` is how far the error in total, over all of
+    them, is above that of the owners alone.
+    """
+    sums = pairs.assign(
+        **{
+            name: pairs[name].map(lambda errors: float(np.sum(errors)))
+            for name in ("alone", "federated")
+        },
+        masks=1,
     )
-    change = federated / alone - 1
-    return pairs.assign(change=change)[change > 0].sort_values("change", ascending=False)
+    what = ["data", "pattern", "rate", "label", "owners"]
+    found = sums.groupby(what, sort=False, as_index=False)[["alone", "federated", "masks"]].sum()
+    return found.assign(change=found["federated"] / found["alone"] - 1)
+
+
+def below_alone(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The :func:`cells` whose error is above that of the owners alone, the worst first."""
+    found = cells(pairs)
+    return found[found["change"] > 0].sort_values("change", ascending=False)
 
 
 def worth(pairs: pd.DataFrame, draws: int = DRAWS, seed: int = 0) -> Worth | None:

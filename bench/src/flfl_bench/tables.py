@@ -252,14 +252,14 @@ def ownership(rows: pd.DataFrame) -> Iterator[Grid]:
             short(row.data),
             row.owners,
             f"{row.pattern} {row.rate:g}",
-            str(row.seed),
+            str(row.masks),
             row.label,
             percent(row.change),
         ]
         for row in _records(owners.below_alone(pairs))
     ]
-    title = f"Above the owners alone: {len(lines)} of {len(pairs)} cells"
-    yield Grid(title, ["data", "owners", "gaps", "seed", "configuration", "MAE"], lines)
+    title = f"Above the owners alone: {len(lines)} of {len(owners.cells(pairs))} cells"
+    yield Grid(title, ["data", "owners", "gaps", "masks", "configuration", "MAE"], lines)
 
 
 def _worth_line(
