@@ -99,7 +99,7 @@ HELD_OUT, MOST_HELD_OUT, ENOUGH_HELD_OUT = 0.05, 0.15, 1500
 """Share of readings held out to judge by; the most of a small owner, to have so many."""
 HELD_OUT_IN_ALL, MOST_DRAWS, READINGS_A_DRAW = 400, 4, 100
 """Held-out readings that an owner judges by, drawn so often at the most; readings of a sensor for
-each further draw. Random tables (seeds below 300) and blocks of D1 to D4, seed 0."""
+each further draw. Random tables (seeds below 200, 1550 to 1679); lone sensors in blocks, seed 0."""
 LONGEST_HELD_OUT_HOURS = 48
 """Longest run that is hidden: a few very long ones would be a noisy hold-out."""
 SILENT_SHARE, SILENT_HOURS = 0.9, 24
